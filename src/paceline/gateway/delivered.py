@@ -53,8 +53,8 @@ class AnswerPart(msgspec.Struct, frozen=True, gc=False):
     data: bytes = b""
     tokens: TokenDelta | None = None
     """None where tokens are not recorded."""
-    ends_event: bool = True
-    """Whether the bytes end with the end of an event."""
+    is_comment: bool = False
+    """Lines that clients skip, and nothing else."""
     usage: Usage | None = None
     """As reported by the engine so far; None where it has not."""
 
@@ -73,15 +73,13 @@ class DeliveredAnswer:
     """
 
     __slots__ = (
-        "_lacks_ids", "_reported_usage", "_text", "finish_reason", "has_data", "has_usage", "head",
-        "ids", "is_inside_event", "lost", "num_silent_ids", "prompt_ids",
+        "_reported_usage", "_text", "finish_reason", "has_data", "has_usage", "head", "ids",
+        "lacks_ids", "lost", "num_silent_ids", "prompt_ids",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.has_data = False
         """The client has part of the answer, not only comments."""
-        self.is_inside_event = False
-        """The client has part of an event, and not its end."""
         self.head: ChunkHead | None = None
         """None until the first chunk whose tokens are recorded."""
         self.prompt_ids: Sequence[int] | None = None
@@ -96,7 +94,8 @@ class DeliveredAnswer:
         """Why part of the answer is not recorded; None when `ids` and `text` are everything."""
         self.num_silent_ids = 0
         """Ids at the end that came without content; see `TokenDelta.num_silent_ids`."""
-        self._lacks_ids = False
+        self.lacks_ids = False
+        """`ids` are not those of the whole answer: tokens came without."""
         self._reported_usage: Usage | None = None
         self._text = io.StringIO()  # a string for each chunk would take 60 bytes per token
 
@@ -112,7 +111,7 @@ class DeliveredAnswer:
         Ids come first: after a continuation, the last engine counts only its part of the answer.
         """
         reported = self._reported_usage
-        if self._lacks_ids or not self.ids:
+        if self.lacks_ids or not self.ids:
             return reported
         return Usage(
             len(self.prompt_ids or ()),
@@ -123,7 +122,6 @@ class DeliveredAnswer:
     def commit(self, part: AnswerPart) -> None:
         """The client has received this part. Called by `ClientResponse` alone."""
         self.has_data = True
-        self.is_inside_event = not part.ends_event
         self._reported_usage = part.usage or self._reported_usage
         if part.tokens is not None:
             self._commit_tokens(part.tokens)
@@ -145,4 +143,4 @@ class DeliveredAnswer:
         self.has_usage = self.has_usage or delta.has_usage
         self.lost = self.lost or delta.lost
         if delta.lost is not None and not delta.has_all_ids:
-            self._lacks_ids = True
+            self.lacks_ids = True

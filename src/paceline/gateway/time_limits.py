@@ -36,6 +36,9 @@ empirically."""
 MAX_REPLICA_RECHECK_S = 0.5
 """Longest time between two such checks. It grows with each check, because in an outage thousands of
 requests may wait. Chosen empirically."""
+CLOSING_EVENTS_S = 5.0
+"""A stream whose answer is complete may take this long for its last events, such as the usage; then
+the gateway ends it. Chosen empirically: servers send them together with the last token."""
 HOUSEKEEPING_PERIOD_S = 1.0
 """How often the gateway looks for replicas that left or restarted. Chosen empirically."""
 HUNG_CHECK_PERIOD_S = 1.0

@@ -76,10 +76,3 @@ def test_ids_that_are_not_all_recorded_are_not_counted() -> None:
 def test_the_first_loss_is_kept() -> None:
     parts = [tokens(TokenDelta(0, lost="one")), tokens(TokenDelta(0, lost="two"))]
     assert delivered(*parts).lost == "one"
-
-
-def test_part_of_an_event_is_known_as_such_until_its_end() -> None:
-    answer = delivered(AnswerPart(b"data: ha", ends_event=False))
-    assert answer.is_inside_event
-    answer.commit(AnswerPart(b"lf\n\n"))
-    assert not answer.is_inside_event

@@ -1,59 +1,16 @@
-"""`ChunkReader`: read the tokens out of the chunks of a stream, chat and completions alike.
-
-Only the fields that the history of a stream needs are decoded.
-"""
+"""`ChunkReader`: collect the tokens of the chunks of a stream, chat and completions alike."""
 
 from __future__ import annotations
 
-import re
 from array import array
 
-import msgspec
-
 from paceline.gateway.delivered import ChunkHead, TokenDelta
-
-
-class ChatDelta(msgspec.Struct):
-    """The delta of a chat chunk."""
-
-    content: str | None = None
-    reasoning: str | None = None
-    reasoning_content: str | None = None
-    tool_calls: list[msgspec.Raw] | None = None
-
-
-class Choice(msgspec.Struct):
-    """A choice of a chat or completions chunk."""
-
-    index: int = 0
-    delta: ChatDelta | None = None
-    text: str | None = None
-    finish_reason: str | None = None
-    stop_reason: int | str | None = None
-    token_ids: list[int] | None = None
-    prompt_token_ids: list[int] | None = None
-
-
-class Chunk(msgspec.Struct):
-    """One event of a stream."""
-
-    id: str = ""
-    created: int = 0
-    model: str = ""
-    choices: list[Choice] = []
-    prompt_token_ids: list[int] | None = None
-
-
-decode_chunk = msgspec.json.Decoder(Chunk).decode
-"""Raises msgspec.DecodeError on anything else."""
+from paceline.gateway.http.stream_chunk import ChatDelta, Choice, Chunk
 
 MAX_SILENT_IDS = 32
 """Ids without content at the start of an answer, after which it counts as one that the engine
 parses. A character takes four at most; the rest is room for special tokens. Text that is held back
 for stop strings has an id per character at most."""
-
-_EVENT_END = re.compile(rb"\r?\n\r?\n")
-_DATA = b"data:"
 
 
 class ChunkReader:
@@ -85,21 +42,17 @@ class ChunkReader:
         """Events are read as long as this is true."""
         self._reset()
 
-    def read(self, events: bytes) -> None:
-        """Take in whole events. What cannot be read sets `lost`."""
-        blocks = _EVENT_END.split(events) if b"\r" in events else events.split(b"\n\n")
-        for block in blocks:
-            if not self._has_all_ids:
-                return
-            if not block.startswith(_DATA):
-                continue  # a comment, or nothing
-            payload = block[len(_DATA) :].strip()
-            if payload.startswith(b"[DONE]"):
-                return
-            try:
-                self._note(decode_chunk(payload))
-            except (msgspec.DecodeError, OverflowError, UnicodeDecodeError):
-                self.lose("an event is no chunk of a stream")
+    def read(self, chunk: Chunk) -> None:
+        """Take in one chunk. What cannot be recorded sets `lost`."""
+        if not self._has_all_ids:
+            return
+        if not chunk.is_known:
+            self.lose("an event is no chunk of a stream")
+            return
+        try:
+            self._note(chunk)
+        except OverflowError:
+            self.lose("an event is no chunk of a stream")
 
     def lose(self, reason: str, *, has_all_ids: bool = False) -> None:
         """Part of the stream cannot be recorded; with `has_all_ids`, its token ids still can."""
@@ -137,12 +90,11 @@ class ChunkReader:
 
     def _note(self, chunk: Chunk) -> None:
         if self._head is None and not self._num_taken_ids:
-            self._head = ChunkHead(chunk.id, chunk.created, chunk.model)
+            self._head = ChunkHead(chunk.id or "", int(chunk.created or 0), chunk.model or "")
         if chunk.prompt_token_ids is not None:
             self._prompt_ids = array("I", chunk.prompt_token_ids)
-        if not chunk.choices:
-            self._has_usage = True
-        for choice in chunk.choices:
+        self._has_usage = self._has_usage or chunk.is_usage
+        for choice in chunk.choices or ():
             self._note_choice(choice)
 
     def _note_choice(self, choice: Choice) -> None:

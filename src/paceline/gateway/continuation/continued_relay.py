@@ -11,25 +11,25 @@ from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
-
-from paceline.gateway.continuation.chunks import Choice, decode_chunk
 from paceline.gateway.continuation.resume_point import ResumePoint
 from paceline.gateway.continuation.stop_strings import StopScanner
-from paceline.gateway.continuation.stream_tail import DONE, StreamTail
-from paceline.gateway.continuation.tracked_relay import MAX_HELD_BYTES
+from paceline.gateway.continuation.stream_tail import StreamTail
 from paceline.gateway.delivered import NOTHING, AnswerPart, DeliveredAnswer, TokenDelta
-from paceline.gateway.http.sse import EventSplitter, SplitterRelay
+from paceline.gateway.http.sse import ReaderRelay
+from paceline.gateway.http.stream_chunk import Choice, Chunk
+from paceline.gateway.http.stream_reader import DONE, StreamReader
+from paceline.gateway.usage import Usage
 
 
-class ContinuedRelay(SplitterRelay):
+class ContinuedRelay(ReaderRelay):
     """Turns events of the continuing replica into parts of the stream that the client reads."""
 
     def __init__(
         self, request: Mapping[str, Any], delivered: DeliveredAnswer, point: ResumePoint
     ) -> None:
         """`delivered` is a stream that can be continued."""
-        super().__init__(EventSplitter(MAX_HELD_BYTES))
+        super().__init__(StreamReader())
+        self._delivered = delivered
         self._shows_ids = bool(request.get("return_token_ids"))
         self._tail = StreamTail(request, delivered)
         self._stops = StopScanner(
@@ -38,12 +38,24 @@ class ContinuedRelay(SplitterRelay):
             delivered=delivered.text,
         )
         self._unsent = point.unsent_text
-        self._num_tokens = point.num_ids
-        """Ids of the answer up to the last one that was fed."""
+        self._num_kept = self._num_tokens = point.num_ids
+        """Tokens of the answer up to the resume point, and up to the last one that was fed."""
+        self._lacks_ids = False
+        """The replica does not report the ids of its tokens."""
+        self._has_count = True
+        """`_num_tokens` is right."""
         self._shown_ids = delivered.ids[point.num_ids :] if self._shows_ids else array("I")
         """Ids after that one that the client has already received."""
         self._has_finished = False
         self._is_complete = False
+
+    @property
+    def has_tokens(self) -> bool:
+        return self._num_tokens > self._num_kept or self._lacks_ids or self._has_finished
+
+    @property
+    def has_finished(self) -> bool:
+        return self._has_finished
 
     @property
     def saw_done(self) -> bool:
@@ -51,26 +63,22 @@ class ContinuedRelay(SplitterRelay):
         return self._is_complete
 
     def feed(self, data: bytes) -> AnswerPart:
-        """See `Relay`. ValueError for bytes that are no event of a completions stream."""
+        """See `Relay`."""
         if self._is_complete:
             return NOTHING
         part = _Part(self._num_tokens + len(self._shown_ids))
-        events = self._splitter.feed(data)
-        if self._splitter.is_inside_event:
-            raise ValueError(f"an event is longer than {MAX_HELD_BYTES} bytes")
-        for line in events.split(b"\n"):
-            if not line.startswith(b"data: {"):
-                continue
-            try:
-                chunk = decode_chunk(line[6:])
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                raise ValueError(f"an event is no chunk of a stream: {error}") from error
-            for choice in chunk.choices:
-                if not self._has_finished:
-                    self._add(choice, part)
-        if self._has_finished and (self._splitter.saw_done or self._stops.matched is not None):
+        for event in self._reader.read(data):
+            if event.chunk is not None:
+                self._read(event.chunk, part)
+        if self._has_finished and (self._reader.saw_done or self._stops.matched is not None):
             self._end(part)
-        return part.build()
+        return self._build(part)
+
+    def closing_part(self) -> AnswerPart:
+        """See `Relay`."""
+        part = _Part(self._num_tokens)
+        self._end(part)
+        return self._build(part)
 
     def finish(self, reason: str) -> AnswerPart:
         """The end of an answer that has all its tokens: the unsent text and the closing events."""
@@ -80,10 +88,26 @@ class ContinuedRelay(SplitterRelay):
             (), text, reason, self._tail.render_chunk(text, (), reason, None, self._num_tokens)
         )
         self._end(part)
-        return part.build()
+        return self._build(part)
 
-    def _add(self, choice: Choice, part: _Part) -> None:
+    def _read(self, chunk: Chunk, part: _Part) -> None:
+        if not chunk.is_known:
+            raise ValueError("an event is no chunk of a stream")
+        usage = self._reader.usage if chunk.has_usage else None
+        for choice in chunk.choices or ():
+            if not self._has_finished:
+                self._add(choice, part, usage)
+        if usage is not None and not self._stops.matched:
+            self._num_tokens = self._num_kept + usage.output_tokens
+            self._has_count = True
+
+    def _add(self, choice: Choice, part: _Part, usage: Usage | None) -> None:
         ids = choice.token_ids or []
+        if choice.token_ids is None and choice.text:
+            if self._shows_ids:
+                raise ValueError("the replica does not report the token ids that the client reads")
+            self._lacks_ids = True
+            self._has_count = False
         new_ids = self._unseen(ids, ends=choice.finish_reason is not None)
         text = self._stops.feed(self._unsent + (choice.text or ""))
         self._unsent = ""
@@ -94,6 +118,10 @@ class ContinuedRelay(SplitterRelay):
         elif reason is not None:
             text += self._stops.flush()
         self._num_tokens += len(ids)
+        if usage is not None:
+            self._num_tokens, self._has_count = self._num_kept + usage.output_tokens, True
+        if self._tail.shows_usage_always and not self._has_count:
+            raise ValueError("the replica does not report the tokens that the client reads")
         self._has_finished = reason is not None
         event = self._tail.render_chunk(text, new_ids, reason, stop_reason, self._num_tokens)
         part.add(new_ids, text, reason, event)
@@ -110,8 +138,16 @@ class ContinuedRelay(SplitterRelay):
         return ids[num_seen:]
 
     def _end(self, part: _Part) -> None:
-        part.add_end(self._tail.render_end(self._num_tokens))
+        """ValueError when the client is to read the usage and it is not known."""
+        part.add_end(self._tail.render_end(self._num_tokens if self._has_count else None))
         self._is_complete = True
+
+    def _build(self, part: _Part) -> AnswerPart:
+        lost = "the replica does not report token ids" if self._lacks_ids else None
+        usage = None
+        if self._lacks_ids and self._has_count:
+            usage = Usage(len(self._delivered.prompt_ids or ()), self._num_tokens)
+        return part.build(lost, usage)
 
 
 class _Part:
@@ -137,13 +173,19 @@ class _Part:
         self._has_usage = events != DONE
         self._data.append(events)
 
-    def build(self) -> AnswerPart:
+    def build(self, lost: str | None, usage: Usage | None) -> AnswerPart:
+        """`lost` says why ids are missing, and `usage` counts the tokens then."""
         if not self._data:
             return NOTHING
         delta = TokenDelta(
-            self._start, self._ids, self._text, self._finish_reason, has_usage=self._has_usage
+            self._start,
+            self._ids,
+            self._text,
+            self._finish_reason,
+            has_usage=self._has_usage,
+            lost=lost,
         )
-        return AnswerPart(b"".join(self._data), delta)
+        return AnswerPart(b"".join(self._data), delta, usage=usage)
 
 
 def stop_strings_of(request: Mapping[str, Any]) -> list[str]:

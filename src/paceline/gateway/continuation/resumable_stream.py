@@ -16,9 +16,10 @@ from paceline.gateway.continuation.continued_relay import ContinuedRelay, max_he
 from paceline.gateway.continuation.eligibility import why_not_continued
 from paceline.gateway.continuation.resume import PATH, resume_body, tokens_left
 from paceline.gateway.continuation.resume_point import find_resume_point, has_text_at_end
-from paceline.gateway.continuation.stream_tail import DONE, StreamTail
+from paceline.gateway.continuation.stream_tail import StreamTail
 from paceline.gateway.continuation.tracked_relay import TrackedRelay
 from paceline.gateway.delivered import AnswerPart, DeliveredAnswer, TokenDelta
+from paceline.gateway.http.stream_reader import DONE
 
 
 class CannotContinue(Exception):
@@ -83,13 +84,23 @@ class ResumableStream:
         """The relay for the first replica's stream."""
         request = self._request
         return TrackedRelay(
-            shows_ids=bool(request.get("return_token_ids")), max_held_chars=max_held_chars(request)
+            shows_ids=bool(request.get("return_token_ids")),
+            max_held_chars=max_held_chars(request),
+            closing_part=self.closing_events,
         )
 
     def closing_events(self) -> AnswerPart:
-        """The events that a stream with a complete answer lacks."""
-        num_tokens = len(self._delivered.ids)
-        events = StreamTail(self._request, self._delivered).render_end(num_tokens)
+        """The events that a stream with a complete answer lacks.
+
+        ValueError if the usage is among them and is not known.
+        """
+        delivered = self._delivered
+        if delivered.head is None:  # nothing of it could be recorded
+            return AnswerPart(DONE)
+        num_tokens = len(delivered.ids)
+        events = StreamTail(self._request, delivered).render_end(
+            None if delivered.lacks_ids else num_tokens
+        )
         return AnswerPart(events, TokenDelta(num_tokens, has_usage=events != DONE))
 
     async def resume(

@@ -53,7 +53,7 @@ def resume_body(
 
     The seed is changed by the number of tokens: with the same seed the random numbers of the first
     tokens would be drawn again. Stop strings are left out: the gateway applies them, see
-    `stop_strings`.
+    `stop_strings`. The usage is asked for in case the replica reports no token ids.
     """
     body: dict[str, Any] = {
         name: request[name] for name in _CARRIED if request.get(name) is not None
@@ -63,6 +63,8 @@ def resume_body(
         body["seed"] = (request["seed"] + num_emitted * _SEED_STEP) % 2**63
     if request.get("min_tokens"):
         body["min_tokens"] = min(max(request["min_tokens"] - num_emitted, 0), max_tokens)
+    options = request.get("stream_options") or {}
+    is_continuous = bool(options.get("continuous_usage_stats"))
     prompt = array("I", prompt_ids)
     prompt.extend(emitted_ids)
     body |= {
@@ -70,6 +72,7 @@ def resume_body(
         "max_tokens": max_tokens,
         "stream": True,
         "return_token_ids": True,
+        "stream_options": {"include_usage": True, "continuous_usage_stats": is_continuous},
         **extra,
     }
     return msgspec.json.encode(body)

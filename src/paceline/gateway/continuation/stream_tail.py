@@ -12,8 +12,7 @@ from typing import Any
 import msgspec
 
 from paceline.gateway.delivered import DeliveredAnswer
-
-DONE = b"data: [DONE]\n\n"
+from paceline.gateway.http.stream_reader import DONE
 
 
 class StreamTail:
@@ -29,7 +28,8 @@ class StreamTail:
         self._is_chat = "messages" in request
         self._shows_ids = bool(request.get("return_token_ids"))
         self._shows_usage = bool(options.get("include_usage"))
-        self._shows_usage_always = self._shows_usage and bool(options.get("continuous_usage_stats"))
+        self.shows_usage_always = self._shows_usage and bool(options.get("continuous_usage_stats"))
+        """Every chunk has the usage so far."""
 
     def render_chunk(
         self,
@@ -51,12 +51,17 @@ class StreamTail:
         if not self._is_chat:
             choice["prompt_token_ids"] = None
         choice["token_ids"] = list(ids) if self._shows_ids else None
-        return self._render([choice], num_tokens if self._shows_usage_always else None)
+        return self._render([choice], num_tokens if self.shows_usage_always else None)
 
-    def render_end(self, num_tokens: int) -> bytes:
-        """The mark of the end, after the usage if it was requested and has not been sent."""
+    def render_end(self, num_tokens: int | None) -> bytes:
+        """The mark of the end, after the usage if it was requested and has not been sent.
+
+        ValueError if it is to be sent and the tokens are not known (None).
+        """
         if not self._shows_usage or self._delivered.has_usage:
             return DONE
+        if num_tokens is None:
+            raise ValueError("the tokens of the answer were not reported")
         return self._render([], num_tokens) + DONE
 
     def _render(self, choices: list[dict[str, object]], num_counted_tokens: int | None) -> bytes:

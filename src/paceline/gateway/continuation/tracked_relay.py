@@ -12,51 +12,63 @@ stream of which the client has received no token can begin anew.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from paceline.gateway.continuation.chunks import ChunkReader
 from paceline.gateway.delivered import NOTHING, AnswerPart
-from paceline.gateway.http.sse import EventSplitter, SplitterRelay, are_comments
-
-MAX_HELD_BYTES = 8 * 1024 * 1024
-"""Longest event of a tracked stream. The first one holds the ids of the prompt, some 7 bytes each:
-room for a million."""
+from paceline.gateway.http.sse import ReaderRelay
+from paceline.gateway.http.stream_reader import StreamReader
 
 _IDS = re.compile(rb'\[(?:(?<="token_ids":\[)|(?<="prompt_token_ids":\[))[\d,\s]*\]')
 """Looks for the bracket first: four times faster than looking for the name. The name cannot occur
 inside a JSON string: quotes are escaped there."""
 _IDS_MARK = b'token_ids":['
+_SPACED_IDS = re.compile(rb'("(?:prompt_)?token_ids"\s*:\s*)\[[\d,\s]*\]')
+"""As a proxy writes them that encodes events anew."""
 
 
-class TrackedRelay(SplitterRelay):
+class TrackedRelay(ReaderRelay):
     """Turns bytes of the engine into whole events for the client, with their tokens."""
 
-    def __init__(self, *, shows_ids: bool, max_held_chars: int = 0) -> None:
-        """`max_held_chars` are held back by the engine for stop strings."""
-        super().__init__(EventSplitter(MAX_HELD_BYTES))
+    def __init__(
+        self,
+        *,
+        shows_ids: bool,
+        max_held_chars: int = 0,
+        closing_part: Callable[[], AnswerPart] = lambda: NOTHING,
+    ) -> None:
+        """`max_held_chars` are held back by the engine for stop strings. `closing_part` renders
+        what `Relay.closing_part` returns."""
+        super().__init__(StreamReader())
         self._shows_ids = shows_ids
-        self._reader = ChunkReader(max_held_chars)
-        self._before_first = b""
+        self._tokens = ChunkReader(max_held_chars)
+        self._before_first: list[bytes] = []
+        self.closing_part = closing_part
 
     @property
     def has_tokens(self) -> bool:
-        return self._reader.has_begun or self.saw_done
+        return self._tokens.has_begun or self.saw_done
 
     def feed(self, data: bytes) -> AnswerPart:
         """The events that may be sent to the client now; possibly none."""
-        splitter, reader = self._splitter, self._reader
-        events = splitter.feed(data)
-        if not events:
-            return NOTHING
-        if splitter.is_inside_event:
-            reader.lose(f"an event is longer than {MAX_HELD_BYTES} bytes")
-        reader.read(events)
-        if not self._shows_ids and _IDS_MARK in events:
-            events = _IDS.sub(b"null", events)
-        if are_comments(events):
-            return AnswerPart(events)
-        if self._before_first:
-            events, self._before_first = self._before_first + events, b""
-        if not self.has_tokens:
-            self._before_first = events
-            return NOTHING
-        return AnswerPart(events, reader.take(), not splitter.is_inside_event, splitter.usage)
+        sent, comments = self._before_first, []
+        for event in self._reader.read(data):
+            if event.is_comment:
+                comments.append(event.raw)
+                continue
+            raw = event.raw
+            if event.chunk is not None:
+                self._tokens.read(event.chunk)
+                if not self._shows_ids and b"token_ids" in raw:
+                    raw = _without_ids(raw)
+            sent.append(raw)
+        if not sent or not self.has_tokens:
+            return AnswerPart(b"".join(comments), is_comment=True) if comments else NOTHING
+        self._before_first = []
+        return AnswerPart(b"".join(comments + sent), self._tokens.take(), usage=self._reader.usage)
+
+
+def _without_ids(event: bytes) -> bytes:
+    if _IDS_MARK in event:
+        return _IDS.sub(b"null", event)
+    return _SPACED_IDS.sub(rb"\1null", event)

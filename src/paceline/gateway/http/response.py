@@ -93,8 +93,7 @@ class ClientResponse:
         if not self.has_begun:
             await self.whole(problem.status, problem.body(), problem.headers())
         elif self._is_stream:
-            end = b"\n\n" if self.delivered.is_inside_event else b""
-            await self._finish(end + self.event_of(problem))
+            await self._finish(self.event_of(problem))
 
     def event_of(self, problem: Problem) -> bytes:
         """The problem as an event of this stream."""

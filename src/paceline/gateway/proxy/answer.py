@@ -55,8 +55,6 @@ class Answer:
     @property
     def why_not_continued(self) -> str | None:
         """Why the stream cannot be continued on another replica; None when it can."""
-        if self._reply.delivered.is_inside_event:
-            return "an event was cut in the middle"
         return self._why_not_tracked if self._stream is None else self._stream.why_not
 
     async def attempt(self, lease: Lease) -> AttemptEnd:
@@ -70,11 +68,15 @@ class Answer:
         """End a stream that has its whole answer and lacks only the events after it."""
         if self._stream is None or not self._stream.needs_no_engine:
             return False
-        await self._reply.end_stream(self._stream.closing_events())
+        try:
+            closing = self._stream.closing_events()
+        except ValueError:
+            return False
+        await self._reply.end_stream(closing)
         return True
 
     async def _begin(self, attempt: Attempt, replica: Replica) -> AttemptEnd:
-        context, request = self._context, self._context.request
+        request = self._context.request
         route, fields = request.route, self._fields_for(replica)
         self._stream = None
         if request.is_stream and not replica.reports_token_ids:
@@ -88,8 +90,8 @@ class Answer:
             self._why_not_tracked = stream.why_not
         asked = usage_fields(request, replica.dialect)
         relay = EventRelay(
-            context.settings.max_event_bytes,
-            route.marks,
+            route.event_names,
+            num_choices=request.num_choices,
             hides_usage=bool(asked),
             needs_reason=replica.may_end_early and not route.names_events,
         )

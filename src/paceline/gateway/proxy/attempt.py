@@ -6,13 +6,15 @@ try another replica. The replica's time limits are enforced here.
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import Protocol
 
-from paceline.gateway.delivered import NOTHING
+from paceline.gateway.delivered import NOTHING, AnswerPart
 from paceline.gateway.http.byte_budget import ReservedBytes
 from paceline.gateway.http.response import ClientResponse
-from paceline.gateway.http.sse import ABORTED, Relay, are_comments, is_aborted
+from paceline.gateway.http.sse import Relay
+from paceline.gateway.http.whole_answer import error_in, looks_whole
 from paceline.gateway.proxy.attempt_end import (
     COMPLETED,
     AttemptEnd,
@@ -38,6 +40,7 @@ from paceline.gateway.proxy.upstream import (
 from paceline.gateway.requests.plan import RequestPlan
 from paceline.gateway.requests.validation import CheckedRequest
 from paceline.gateway.settings import GatewaySettings
+from paceline.gateway.time_limits import CLOSING_EVENTS_S
 from paceline.gateway.usage import usage_in
 
 _MAX_ERROR_BYTES = 256 * 1024
@@ -123,39 +126,66 @@ class Attempt:
         response = await self._upstreams.post(self._lease.replica, path, body, self._request_id)
         self._lease.own(response)
         if response.status != 200:
-            return self._failed(response.status, await response.read_start(_MAX_ERROR_BYTES))
-        if self._request.is_stream and response.is_event_stream:
-            return await self._relay_stream(response, relay, limit)
-        if self._reply.has_begun:
-            raise Broken("the answer that was to continue a stream is no stream")
-        whole = await response.read_all(self._settings.max_response_bytes, self._reserved.grow)
+            body = b"" if response.is_encoded else await response.read_start(_MAX_ERROR_BYTES)
+            return self._failed(response.status, body)
+        if response.is_encoded:
+            raise Broken("the answer is compressed, which the request refuses")
+        if not self._request.is_stream:
+            return await self._send_whole(response, limit)
+        start = await response.read_contents()
+        if not looks_whole(start):
+            return await self._relay_stream(response, start, relay, limit)
+        error = self._error_in(await self._read_whole(response, start))
+        if error is None:
+            raise Broken("the answer to a request for a stream is none")
+        return self._failed(status_in(error), error)
+
+    async def _send_whole(self, response: UpstreamResponse, limit: StreamTimeout) -> AttemptEnd:
+        whole = await self._read_whole(response)
         self._lease.got_bytes()
-        if is_aborted(whole):
-            return self._failed(status_in(ABORTED), ABORTED)
+        error = self._error_in(whole)
+        if error is not None:
+            return self._failed(status_in(error), error)
         self._lease.received_all()
         limit.suspend()
         await self._reply.whole_answer(whole, usage_in(whole))
         return COMPLETED
 
+    async def _read_whole(self, response: UpstreamResponse, start: bytes = b"") -> bytes:
+        max_bytes = self._settings.max_response_bytes
+        return await response.read_all(max_bytes, self._reserved.grow, start=start)
+
+    def _error_in(self, whole: bytes) -> bytes | None:
+        """The error that this answer is; None for an answer of the route."""
+        try:
+            return error_in(whole, self._request.route.content)
+        except ValueError as fault:
+            raise Broken(str(fault)) from fault
+
     async def _relay_stream(
-        self, response: UpstreamResponse, relay: Relay, limit: StreamTimeout
+        self, response: UpstreamResponse, data: bytes, relay: Relay, limit: StreamTimeout
     ) -> AttemptEnd:
-        settings = self._settings
+        """Pass the stream on; `data` is its beginning."""
+        settings, reply = self._settings, self._reply
+        num_held = 0
         last_part = NOTHING
-        while not relay.saw_done and (data := await response.read_some()):
+        while True:
             try:
                 part = relay.feed(data)
             except ValueError as error:
                 raise Broken(str(error)) from error
+            if relay.num_held_bytes != num_held:
+                self._reserved.grow(relay.num_held_bytes - num_held)
+                num_held = relay.num_held_bytes
             if relay.has_tokens:
                 self._lease.got_bytes()
             if relay.saw_done:
                 self._lease.received_all()
             if part.data:
-                if not self._reply.has_begun:
-                    await self._reply.begin_stream()
-                if are_comments(part.data):
-                    await self._reply.comment(part.data)
+                if not reply.has_begun:
+                    await reply.begin_stream()
+                if part.is_comment:
+                    await reply.comment(part.data)
                 else:
                     if relay.has_tokens and not self._lease.has_answered:
                         self._observer.first_bytes()
@@ -164,20 +194,51 @@ class Attempt:
                     if relay.saw_done:
                         last_part = part
                         break
-                    await self._reply.chunk(part)
+                    await reply.chunk(part)
                     limit.move(
                         settings.stall_timeout_s
                         if relay.has_tokens
                         else settings.first_byte_timeout_s
                     )
-            if relay.error is not None and not relay.saw_done:
+            if relay.saw_done:
+                break
+            if relay.error is not None and not relay.has_finished:
                 return self._failed(status_in(relay.error), relay.error)
+            if not data or relay.error is not None:
+                break
             if relay.has_tokens:
                 self._lease.sent_bytes()
+            data = await self._read_on(response, relay, limit)
         limit.suspend()
         if not relay.saw_done:
+            last_part = self._closing_part(relay)
+        await reply.end_stream(last_part)
+        return self._completed()
+
+    async def _read_on(
+        self, response: UpstreamResponse, relay: Relay, limit: StreamTimeout
+    ) -> bytes:
+        """The next bytes; empty at the end. How a stream ends whose answer is complete, or whether
+        it ends at all, does not matter."""
+        if not relay.has_finished:
+            return await response.read_some()
+        limit.suspend()
+        try:
+            async with asyncio.timeout(CLOSING_EVENTS_S):
+                return await response.read_some()
+        except (Broken, TimeoutError):
+            return b""
+
+    def _closing_part(self, relay: Relay) -> AnswerPart:
+        if not relay.has_finished:
             raise Broken("the stream ended before it was complete")
-        await self._reply.end_stream(last_part)
+        self._lease.received_all()
+        try:
+            return relay.closing_part()
+        except ValueError as error:
+            raise Broken(str(error)) from error
+
+    def _completed(self) -> AttemptEnd:
         usage = self._reply.delivered.usage
         self._observer.stream_completed(None if usage is None else usage.output_tokens)
         return COMPLETED

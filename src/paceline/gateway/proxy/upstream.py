@@ -26,6 +26,9 @@ _PART_BYTES = 16 * 1024
 """Longest part that is relayed at once: a stream whose client reads slowly holds three copies."""
 
 
+_BLANK = b" \t\r\n\xef\xbb\xbf"
+"""White space and the bytes of a byte order mark."""
+
 _SENT_BYTES = 64 * 1024
 """Part of a long body that is written at once."""
 
@@ -52,7 +55,8 @@ class UpstreamResponse:
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self._response = response
         self.status = response.status
-        self.is_event_stream = response.content_type == "text/event-stream"
+        self.is_encoded = response.headers.get("content-encoding", "identity") != "identity"
+        """The body is compressed, although the request refuses that."""
         _raise_when_cut_off(response)
 
     async def read_some(self) -> bytes:
@@ -66,21 +70,26 @@ class UpstreamResponse:
             raise Broken(_reason(error)) from error
 
     async def read_all(
-        self, max_bytes: int, reserve: Callable[[int], None] = lambda num_bytes: None
+        self,
+        max_bytes: int,
+        reserve: Callable[[int], None] = lambda num_bytes: None,
+        *,
+        start: bytes = b"",
     ) -> bytes:
         """The whole body. May raise `Broken`, and `TooLarge` when it is longer than `max_bytes`.
 
         `reserve` is called with the length of each part before it is kept; what it raises ends
-        the reading.
+        the reading. `start` was read before.
         """
         parts: list[bytes] = []
-        num_bytes = 0
-        while part := await self.read_some():
+        num_bytes, part = 0, start
+        while part or (part := await self.read_some()):
             num_bytes += len(part)
             if num_bytes > max_bytes:
                 raise TooLarge(f"the answer is longer than {max_bytes} bytes")
             reserve(len(part))
             parts.append(part)
+            part = b""
         return b"".join(parts)
 
     async def read_start(self, max_bytes: int) -> bytes:
@@ -89,6 +98,19 @@ class UpstreamResponse:
         while len(body) < max_bytes and (part := await self.read_some()):
             body += part
         return body[:max_bytes]
+
+    async def read_contents(self) -> bytes:
+        """The first part that is not blank, with the blank bytes before it; empty at the end.
+
+        May raise `Broken`.
+        """
+        body = b""
+        while len(body) < _PART_BYTES and not body.strip(_BLANK):
+            part = await self.read_some()
+            if not part:
+                break
+            body += part
+        return body
 
     def close(self) -> None:
         """Close the connection. May be repeated."""

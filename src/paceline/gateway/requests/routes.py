@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from paceline.gateway.http.sse import ERROR, OPENAI_MARKS, EventMarks
+from paceline.gateway.http.stream_reader import UNNAMED, EventNames
 from paceline.gateway.requests.field_checks import Check
 from paceline.gateway.requests.fields import (
     CHAT_FIELDS,
@@ -37,7 +37,9 @@ class Route:
     fields: Mapping[str, Check]
     read_prompt: Callable[[Mapping[str, Any], int], PromptSize]
     """(body, most prompts) to the size of the prompt, see `prompts`."""
-    marks: EventMarks = OPENAI_MARKS
+    content: str = "choices"
+    """The field of an answer that holds its content."""
+    event_names: EventNames = UNNAMED
     """Which events of its streams mean what."""
     names_events: bool = False
     """Its events have an `event:` line and a `sequence_number`."""
@@ -48,22 +50,24 @@ class Route:
 CHAT = Route("/v1/chat/completions", "messages", CHAT_FIELDS, read_messages)
 COMPLETIONS = Route("/v1/completions", "prompt", COMPLETION_FIELDS, read_prompt)
 EMBEDDINGS = Route(
-    "/v1/embeddings", "input", EMBEDDING_FIELDS, read_embedding_input, generates=False
+    "/v1/embeddings",
+    "input",
+    EMBEDDING_FIELDS,
+    read_embedding_input,
+    content="data",
+    generates=False,
 )
 RESPONSES = Route(
     "/v1/responses",
     "input",
     RESPONSES_FIELDS,
     read_response_input,
-    marks=EventMarks(
-        end=(b"event: response.completed", b"event: response.incomplete"),
-        error=(*ERROR, b"event: error", b"event: response.failed"),
+    content="output",
+    event_names=EventNames(
+        end=frozenset({"response.completed", "response.incomplete"}),
+        error=frozenset({"error", "response.failed"}),
         # vLLM sends them before it computes the prompt
-        before_tokens=(
-            b"event: response.queued",
-            b"event: response.created",
-            b"event: response.in_progress",
-        ),
+        before_tokens=frozenset({"response.queued", "response.created", "response.in_progress"}),
     ),
     names_events=True,
 )

@@ -65,9 +65,6 @@ class GatewaySettings:
     against the replica: long answers exceed it, too."""
     client_stall_timeout_s: float = 120.0
     """The gateway drops a client that reads no bytes for this long."""
-    max_event_bytes: int = 1024 * 1024
-    """Longest server-sent event that the gateway holds until it is complete; longer events pass in
-    parts."""
     max_response_bytes: int = 64 * 1024 * 1024
     """Longest answer that is not streamed. The gateway holds it until it is complete, so that a
     failure can still be answered with an error status."""

@@ -117,13 +117,6 @@ async def test_the_openai_client_raises_on_a_broken_stream(served: Served, mode:
             pass
 
 
-async def test_an_error_event_after_part_of_an_event_is_separate(serve: Serve) -> None:
-    async with serve(max_event_bytes=10) as served:
-        served.engine.mode = "die"
-        answer = await served.http.post(CHAT, json=chat(stream=True))
-        assert answer.text.split("\n\n")[-2].startswith('data: {"error":')
-
-
 async def test_an_engine_that_dies_before_answering_is_a_503(served: Served) -> None:
     served.engine.mode = "dead"
     answer = await served.http.post(CHAT, json=chat())

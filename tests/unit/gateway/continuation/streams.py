@@ -6,6 +6,9 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+from paceline.gateway.continuation.chunks import ChunkReader
+from paceline.gateway.http.stream_reader import StreamReader
+
 HEAD = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 17, "model": "m"}
 COMPLETION_HEAD = {"id": "cmpl-2", "object": "text_completion", "created": 18, "model": "m"}
 DONE = b"data: [DONE]\n\n"
@@ -58,6 +61,13 @@ def completion_chunk(
         "token_ids": ids,
     }
     return event({**COMPLETION_HEAD, "choices": [choice]})
+
+
+def read_events(reader: ChunkReader, events: bytes) -> None:
+    """Have the reader read the chunks of these events."""
+    for event in StreamReader().read(events):
+        if event.chunk is not None:
+            reader.read(event.chunk)
 
 
 def chunks_in(events: bytes) -> list[dict[str, Any]]:

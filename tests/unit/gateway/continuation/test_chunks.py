@@ -11,6 +11,7 @@ from unit.gateway.continuation.streams import (
     chat_chunk,
     completion_chunk,
     event,
+    read_events,
     role_chunk,
     silent_chunk,
 )
@@ -23,7 +24,7 @@ def taken(*events: bytes) -> list[TokenDelta]:
     """What each of these adds to the answer, with plain lists of ids."""
     reader, deltas = ChunkReader(), []
     for data in events:
-        reader.read(data)
+        read_events(reader, data)
         delta = reader.take()
         prompt_ids = None if delta.prompt_ids is None else list(delta.prompt_ids)
         deltas.append(
@@ -95,7 +96,8 @@ def test_nothing_is_read_after_the_end() -> None:
 
 def test_nothing_is_read_once_ids_are_lost() -> None:
     first, second = taken(
-        chat_chunk("a", [4]) + b"data: {broken\n\n" + chat_chunk("b", [5]), chat_chunk("c", [6])
+        chat_chunk("a", [4]) + event({"choices": "broken"}) + chat_chunk("b", [5]),
+        chat_chunk("c", [6]),
     )
     assert (first.ids, first.text, first.has_all_ids) == ([4], "a", False)
     assert first.lost == second.lost == "an event is no chunk of a stream"
@@ -143,16 +145,16 @@ def test_content_that_is_null_is_no_content() -> None:
     """vLLM's Granite parser sends it while the text may become the beginning of reasoning."""
     null = {"delta": {"reasoning": None, "content": None}, "token_ids": [4, 5]}
     reader = ChunkReader()
-    reader.read(role_chunk([1]) + event({"choices": [null]}))
+    read_events(reader, role_chunk([1]) + event({"choices": [null]}))
     assert not reader.has_begun
     assert reader.take().num_silent_ids == 2
 
 
 def test_tokens_without_text_at_the_start_are_told_apart_by_what_follows() -> None:
     reader = ChunkReader()
-    reader.read(role_chunk([1]) + silent_chunk(5, 6))
+    read_events(reader, role_chunk([1]) + silent_chunk(5, 6))
     assert (reader.has_begun, reader.lost) == (False, None)
-    reader.read(chat_chunk("\U0001f600", [7]))
+    read_events(reader, chat_chunk("\U0001f600", [7]))
     assert reader.has_begun
     delta = reader.take()
     assert (delta.lost, list(delta.ids), delta.text) == (None, [5, 6, 7], "\U0001f600")
@@ -162,16 +164,16 @@ def test_tokens_without_text_at_the_start_are_told_apart_by_what_follows() -> No
 def test_reasoning_after_tokens_without_text_cannot_be_continued(num_silent: int) -> None:
     thought = event({"choices": [{"index": 0, "delta": {"reasoning": "hm"}, "token_ids": [9]}]})
     reader = ChunkReader()
-    reader.read(silent_chunk(*range(num_silent)))
+    read_events(reader, silent_chunk(*range(num_silent)))
     assert not reader.has_begun
-    reader.read(thought)
+    read_events(reader, thought)
     assert reader.has_begun
     assert reader.take().lost == "the engine parses the answer into reasoning or tool calls"
 
 
 def test_an_answer_that_stays_without_text_counts_as_parsed() -> None:
     reader = ChunkReader()
-    reader.read(silent_chunk(*range(MAX_SILENT_IDS)) + silent_chunk(1))
+    read_events(reader, silent_chunk(*range(MAX_SILENT_IDS)) + silent_chunk(1))
     assert reader.has_begun
     delta = reader.take()
     assert delta.lost == "the engine parses the answer into reasoning or tool calls"
@@ -186,18 +188,18 @@ def test_tokens_without_text_inside_an_answer_may_be_many() -> None:
 
 def test_text_that_the_engine_holds_back_for_stop_strings_delays_the_start() -> None:
     reader = ChunkReader(max_held_chars=9)
-    reader.read(silent_chunk(*range(MAX_SILENT_IDS + 9)))
+    read_events(reader, silent_chunk(*range(MAX_SILENT_IDS + 9)))
     assert (reader.has_begun, reader.lost) == (False, None)
-    reader.read(silent_chunk(1))
+    read_events(reader, silent_chunk(1))
     assert reader.has_begun
 
 
 def test_an_answer_begins_with_its_first_id_or_its_end() -> None:
     reader = ChunkReader()
-    reader.read(role_chunk([1]))
+    read_events(reader, role_chunk([1]))
     assert not reader.has_begun
-    reader.read(chat_chunk("a", [4]))
+    read_events(reader, chat_chunk("a", [4]))
     assert reader.has_begun
     ended = ChunkReader()
-    ended.read(chat_chunk("", None, "stop"))
+    read_events(ended, chat_chunk("", None, "stop"))
     assert ended.has_begun

@@ -14,6 +14,7 @@ from paceline.gateway.continuation.continued_relay import (
 from paceline.gateway.continuation.resume_point import ResumePoint
 from paceline.gateway.continuation.tracked_relay import TrackedRelay
 from paceline.gateway.delivered import NOTHING, AnswerPart, DeliveredAnswer, TokenDelta
+from paceline.gateway.http.event_parser import MAX_EVENT_BYTES
 from unit.gateway.continuation.streams import (
     DONE,
     chat_chunk,
@@ -25,7 +26,6 @@ from unit.gateway.continuation.streams import (
 
 CHAT: dict[str, Any] = {"model": "m", "messages": []}
 WITH_USAGE = {"stream_options": {"include_usage": True}}
-LONGEST_EVENT = 8 * 2**20
 BEGUN = role_chunk([1, 2]) + chat_chunk("ab", [4, 5]) + chat_chunk("c", [6])
 
 
@@ -130,8 +130,8 @@ def test_unsent_text_may_hold_a_stop_string_at_the_end() -> None:
 
 def test_an_event_that_is_too_long_cannot_be_turned_into_a_chunk() -> None:
     relay = continued()
-    assert relay.feed(b"data: {" + b" " * (LONGEST_EVENT - 7)) == NOTHING
-    with pytest.raises(ValueError, match="an event is longer than 8388608 bytes"):
+    assert relay.feed(b"data: {" + b" " * (MAX_EVENT_BYTES - 7)) == NOTHING
+    with pytest.raises(ValueError, match="an event is longer than 16777216 bytes"):
         relay.feed(b" ")
 
 
@@ -159,12 +159,11 @@ def test_events_before_the_first_token_leave_together_with_it() -> None:
     relay = TrackedRelay(shows_ids=True)
     assert relay.feed(role_chunk([1])) == NOTHING
     assert not relay.has_tokens
-    assert relay.feed(b": keep-alive\n\n") == AnswerPart(b": keep-alive\n\n")
+    assert relay.feed(b": keep-alive\n\n") == AnswerPart(b": keep-alive\n\n", is_comment=True)
     part = relay.feed(chat_chunk("a", [4]))
     assert part.data == role_chunk([1]) + chat_chunk("a", [4])
     assert part.tokens is not None
     assert (list(part.tokens.ids), list(part.tokens.prompt_ids or ())) == ([4], [1])
-    assert part.ends_event
     assert relay.has_tokens
     assert relay.feed(chat_chunk("b", [5])).data == chat_chunk("b", [5])
 
@@ -173,12 +172,3 @@ def test_a_stream_may_end_without_a_token() -> None:
     relay = TrackedRelay(shows_ids=False)
     assert relay.feed(role_chunk([1])) == NOTHING
     assert relay.feed(DONE).data == role_chunk(None) + DONE
-
-
-def test_a_tracked_event_that_is_too_long_passes_and_is_not_recorded() -> None:
-    relay = TrackedRelay(shows_ids=False)
-    assert relay.feed(b"data: {" + b" " * (LONGEST_EVENT - 7)) == NOTHING
-    part = relay.feed(b" ")
-    assert (len(part.data), part.ends_event) == (LONGEST_EVENT + 1, False)
-    assert part.tokens is not None
-    assert part.tokens.lost == "an event is longer than 8388608 bytes"

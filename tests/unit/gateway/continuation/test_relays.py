@@ -65,7 +65,7 @@ def test_pieces_make_no_difference(cuts: list[int]) -> None:
     delivered = DeliveredAnswer()
     relay = TrackedRelay(shows_ids=False)
     edges = [0, *sorted(cuts), len(WITH_IDS)]
-    parts = [relay.feed(WITH_IDS[a:b]) for a, b in itertools.pairwise(edges)]
+    parts = [relay.feed(WITH_IDS[a:b]) for a, b in itertools.pairwise(edges) if a < b]
     sent = b"".join(deliver(part, delivered) for part in parts)
     assert sent == WITHOUT
     assert list(delivered.ids) == [4, 5, 6]
@@ -93,7 +93,7 @@ def test_tokens_before_an_abort_are_kept() -> None:
         (event({"choices": [{"index": 1, "delta": {}, "token_ids": [1]}]}), "several answers"),
         (event({"choices": [{"delta": {"reasoning": "hm"}, "token_ids": [1]}]}), "reasoning"),
         (event({"choices": [{"delta": {"tool_calls": [{}]}, "token_ids": [1]}]}), "tool calls"),
-        (b"data: {not json}\n\n", "no chunk"),
+        (event({"choices": [{"index": "0", "text": "a"}]}), "no chunk"),
         (event({"choices": [{"text": "a", "token_ids": [2**40]}]}), "no chunk"),
     ],
 )
@@ -295,5 +295,93 @@ def test_what_was_not_sent_is_no_part_of_the_answer() -> None:
 
 
 def test_bytes_that_are_no_stream_are_refused() -> None:
-    with pytest.raises(ValueError, match="no chunk"):
+    with pytest.raises(ValueError, match="no JSON"):
         ContinuedRelay(CHAT, begun(), ResumePoint(3, "")).feed(b"data: {broken\n\n")
+    with pytest.raises(ValueError, match="no chunk"):
+        ContinuedRelay(CHAT, begun(), ResumePoint(3, "")).feed(event({"choices": "none"}))
+
+
+USAGE_OF_REST = event({"choices": [], "usage": {"prompt_tokens": 6, "completion_tokens": 2}})
+
+
+def test_usage_is_that_of_the_engine_where_it_reports_no_ids() -> None:
+    request = {**CHAT, "stream_options": {"include_usage": True}}
+    delivered = begun()
+    relay = ContinuedRelay(request, delivered, ResumePoint(3, ""))
+    events = completion_chunk("b", None) + completion_chunk("c", None, finish="stop")
+    sent = deliver(relay.feed(events), delivered)
+    sent += deliver(relay.feed(USAGE_OF_REST + DONE), delivered)
+    assert text_in(sent) == "bc"
+    assert chunks_in(sent)[-1]["usage"]["completion_tokens"] == 5
+    assert delivered.usage == Usage(3, 5)
+    assert delivered.lost == "the replica does not report token ids", "it is not continued again"
+
+
+def test_ids_for_some_chunks_only_do_not_count() -> None:
+    request = {**CHAT, "stream_options": {"include_usage": True}}
+    relay = ContinuedRelay(request, begun(), ResumePoint(3, ""))
+    events = completion_chunk("b", [7]) + completion_chunk("c", None, finish="stop")
+    sent = relay.feed(events + USAGE_OF_REST + DONE).data
+    assert chunks_in(sent)[-1]["usage"]["completion_tokens"] == 5
+
+
+def test_usage_that_nobody_reports_is_not_made_up() -> None:
+    request = {**CHAT, "stream_options": {"include_usage": True}}
+    events = completion_chunk("b", None, finish="stop")
+    with pytest.raises(ValueError, match="not reported"):
+        ContinuedRelay(request, begun(), ResumePoint(3, "")).feed(events + DONE)
+    always = {"stream_options": {"include_usage": True, "continuous_usage_stats": True}}
+    with pytest.raises(ValueError, match="does not report the tokens"):
+        ContinuedRelay({**CHAT, **always}, begun(), ResumePoint(3, "")).feed(events)
+    sent = ContinuedRelay(CHAT, begun(), ResumePoint(3, "")).feed(events + DONE).data
+    assert sent.endswith(DONE), "a client that does not read it misses nothing"
+
+
+def test_ids_that_the_client_reads_cannot_be_left_out() -> None:
+    relay = ContinuedRelay({**CHAT, "return_token_ids": True}, begun(), ResumePoint(3, ""))
+    with pytest.raises(ValueError, match="token ids"):
+        relay.feed(completion_chunk("b", None))
+
+
+def test_a_first_replica_without_ids_leaves_no_usage_to_the_gateway() -> None:
+    request = {**CHAT, "stream_options": {"include_usage": True}}
+    delivered = begun(role_chunk([1]) + chat_chunk("a", None) + chat_chunk("", None, "stop"))
+    with pytest.raises(ValueError, match="not reported"):
+        ResumableStream(request, delivered).closing_events()
+    assert ResumableStream(CHAT, delivered).closing_events().data == DONE
+
+
+DECORATIONS = [b"id: 7\n", b"event: message\n", b": keep-alive\n", b"retry: 100\n", b"\xef\xbb\xbf"]
+
+
+@pytest.mark.parametrize("decoration", DECORATIONS)
+def test_what_is_recorded_is_what_was_sent_whatever_the_events_look_like(decoration: bytes) -> None:
+    events = [role_chunk([1, 2, 3]), chat_chunk("a", [4]), chat_chunk("b", [5])]
+    delivered, sent = tracked(b"".join(decoration + data for data in events))
+    assert (list(delivered.ids), delivered.text, delivered.lost) == ([4, 5], "ab", None)
+    assert sent == role_chunk(None) + chat_chunk("a", None) + chat_chunk("b", None)
+
+
+@pytest.mark.parametrize("end", ["\r\n", "\r"])
+def test_line_ends_of_another_kind_are_recorded_too(end: str) -> None:
+    delivered, sent = tracked(WITH_IDS.replace(b"\n", end.encode()))
+    assert sent == WITHOUT
+    assert list(delivered.ids) == [4, 5, 6]
+
+
+def test_events_that_a_proxy_has_encoded_anew_are_recorded_and_hide_their_ids() -> None:
+    spaced = WITH_IDS.replace(b'"token_ids":[', b'"token_ids" : [').replace(b"[4,5]", b"[4, 5]")
+    delivered, sent = tracked(spaced)
+    assert list(delivered.ids) == [4, 5, 6]
+    assert b"[4" not in sent
+    assert b"[6" not in sent
+
+
+@pytest.mark.parametrize("decoration", DECORATIONS)
+def test_a_decorated_continuation_is_one_stream_with_the_beginning(decoration: bytes) -> None:
+    delivered = begun()
+    relay = ContinuedRelay(CHAT, delivered, ResumePoint(3, ""))
+    events = [completion_chunk("x", [7]), completion_chunk("", [8], finish="stop"), DONE]
+    sent = deliver(relay.feed(b"".join(decoration + data for data in events)), delivered)
+    assert sent == chat_chunk("x", None) + chat_chunk("", None, finish="stop") + DONE
+    assert list(delivered.ids) == [4, 5, 6, 7, 8]

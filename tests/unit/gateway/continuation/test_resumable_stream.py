@@ -134,6 +134,7 @@ def test_the_rest_of_a_stream_is_requested() -> None:
         "max_tokens": 2,
         "stream": True,
         "return_token_ids": True,
+        "stream_options": {"include_usage": True, "continuous_usage_stats": False},
         "user": "u",
     }
 

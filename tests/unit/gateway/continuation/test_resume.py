@@ -36,13 +36,14 @@ CHANGED: dict[str, tuple[object, object]] = {
     "stream": (True, True),
     "return_token_ids": (False, True),
     "prompt": ("text", [1, 2, 3, 4, 5]),
+    # the gateway counts, and asks in case no token ids are reported
+    "stream_options": (None, {"include_usage": True, "continuous_usage_stats": False}),
 }
 """Fields that it gets with another value: the client's, and the engine's after 3 of its tokens."""
 
 LEFT_OUT: dict[str, object] = {
     "max_completion_tokens": 99,  # as max_tokens
-    # the gateway applies them
-    "stop": ["x"], "stream_options": {"include_usage": True},
+    "stop": ["x"],  # the gateway applies it
     # the ids of the prompt contain what they did
     "messages": [{"role": "user", "content": "x"}], "add_generation_prompt": True,
     "continue_final_message": False, "add_special_tokens": False, "truncate_prompt_tokens": 5,
@@ -86,6 +87,7 @@ def test_prompt_and_answer_so_far_are_the_prompt() -> None:
         "max_tokens": 7,
         "stream": True,
         "return_token_ids": True,
+        "stream_options": {"include_usage": True, "continuous_usage_stats": False},
         "cache_salt": "s",
     }
 
@@ -97,9 +99,13 @@ def test_the_cap_on_drafts_is_that_of_the_gateways_own_fields() -> None:
     assert "speculation" not in resumed
 
 
-def test_stop_strings_and_usage_are_left_to_the_gateway() -> None:
-    request = {**CHAT, "stop": ["x"], "stream_options": {"include_usage": True}}
-    assert {"stop", "stream_options"}.isdisjoint(body(request))
+def test_stop_strings_are_left_to_the_gateway() -> None:
+    assert "stop" not in body({**CHAT, "stop": ["x"]})
+
+
+def test_a_client_that_reads_the_usage_of_every_chunk_has_it_asked_for() -> None:
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    assert body({**CHAT, "stream_options": options})["stream_options"] == options
 
 
 def test_a_seed_differs_from_the_first_engines_and_between_resume_points() -> None:

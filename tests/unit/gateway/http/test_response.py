@@ -111,13 +111,6 @@ async def test_an_answer_in_one_piece_that_has_begun_cannot_hold_an_error() -> N
     assert [message["type"] for message in connection.messages] == ["http.response.start"]
 
 
-async def test_an_error_inside_an_event_ends_the_event_first() -> None:
-    connection, reply = await begun()
-    await reply.chunk(AnswerPart(b"data: half", ends_event=False))
-    await reply.problem(STOPPING)
-    assert connection.messages[-1]["body"] == b"\n\n" + STOPPING.event()
-
-
 async def test_named_events_are_numbered_by_those_that_were_sent() -> None:
     connection = Connection()
     reply = ClientResponse(connection.send, "id", names_events=True)

@@ -78,15 +78,6 @@ async def test_the_log_says_why_a_stream_was_not_continued(
         assert "not_continuable (" in line
 
 
-async def test_the_log_says_that_a_complete_answer_was_closed(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    async with pair() as both:
-        both.one.mode, both.one.raw = "raw", sse(ROLE, delta("all", [7], "stop"))
-        await ask(both)
-        assert "next: closed, answer_was_complete" in caplog.text
-
-
 async def test_a_request_whose_replicas_go_while_it_waits_is_told_that_none_is_ready() -> None:
     admission = replace(SETTINGS.admission, max_in_flight=1, max_queue_wait_s=0.3)
     async with pair(admission=admission) as both:

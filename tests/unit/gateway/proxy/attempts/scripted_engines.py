@@ -36,10 +36,10 @@ class Response:
         self,
         *reads: bytes | float,
         status: int = 200,
-        is_stream: bool = True,
+        is_encoded: bool = False,
         fault: Exception | None = None,
     ) -> None:
-        self.status, self.is_event_stream = status, is_stream
+        self.status, self.is_encoded = status, is_encoded
         self._reads: Iterator[bytes | float] = iter(reads)
         self._fault = fault
         self.is_closed = False
@@ -54,9 +54,14 @@ class Response:
             raise self._fault
         return b""
 
-    async def read_all(self, max_bytes: int, reserve: Callable[[int], None]) -> bytes:
+    async def read_contents(self) -> bytes:
+        return await self.read_some()
+
+    async def read_all(
+        self, max_bytes: int, reserve: Callable[[int], None], start: bytes = b""
+    ) -> bytes:
         self.max_bytes = max_bytes
-        body = b""
+        body = start
         while part := await self.read_some():
             reserve(len(part))
             body += part
@@ -71,7 +76,7 @@ class Response:
 
 
 def text_of(ids: list[int]) -> Response:
-    return Response(msgspec.json.encode({"prompt": bytes(ids).decode()}), is_stream=False)
+    return Response(msgspec.json.encode({"prompt": bytes(ids).decode()}))
 
 
 class Engines:

@@ -15,7 +15,6 @@ from unit.gateway.admission.simulated_loop import run_simulated
 from unit.gateway.continuation.streams import DONE, completion_chunk
 from unit.gateway.proxy.attempts.scripted_engines import (
     ONE,
-    SETTINGS,
     TWO,
     Exchange,
     Response,
@@ -105,14 +104,47 @@ async def test_an_answer_without_tokens_left_is_ended_by_the_gateway() -> None:
     assert len(exchange.engines.sent) == 3
 
 
-async def test_a_stream_that_lacks_only_its_end_is_closed() -> None:
+async def test_a_stream_that_lacks_only_its_end_is_complete() -> None:
     exchange = Exchange(Response(FIRST + completion_chunk("b", [98], "stop")))
     assert not await exchange.answer.close_if_complete()
-    await exchange.attempt(ONE)
-    assert not exchange.is_ended
-    assert await exchange.answer.close_if_complete()
+    assert await exchange.attempt(ONE) == COMPLETED
     assert exchange.body.endswith(DONE)
     assert exchange.is_ended
+
+
+@pytest.mark.parametrize(
+    "rest", [(), (30.0,), (b'data: {"error":{"code":500}}\n\n',), (b": x\n\n",)]
+)
+def test_an_answer_that_is_complete_does_not_depend_on_how_its_stream_ends(
+    rest: tuple[bytes | float, ...],
+) -> None:
+    """It stays open, breaks, or ends with an error: that says nothing about the answer."""
+
+    async def scenario() -> None:
+        for fault in (None, Broken("reset")):
+            finished = Response(FIRST + completion_chunk("b", [98], "stop"), *rest, fault=fault)
+            for fields in ({}, {"logprobs": 1}):
+                exchange = Exchange(finished, **fields)
+                assert await exchange.attempt(ONE) == COMPLETED
+                assert exchange.body.endswith(DONE)
+                assert exchange.is_ended
+                finished = Response(FIRST + completion_chunk("b", [98], "stop"), *rest)
+
+    run_simulated(scenario())
+
+
+def test_a_complete_answer_of_a_replica_that_is_cut_is_closed() -> None:
+    async def scenario() -> None:
+        finished = Response(FIRST + completion_chunk("b", [98], "stop"), 100.0)
+        exchange, loop = Exchange(finished), asyncio.get_running_loop()
+        end = await exchange.attempt(
+            ONE, lambda lease: loop.call_later(1.0, lease.cut, Outcome.TIMED_OUT)
+        )
+        assert end.outcome is Outcome.TIMED_OUT
+        assert await exchange.answer.close_if_complete()
+        assert exchange.body.endswith(DONE)
+
+    run_simulated(scenario())
 
 
 async def test_a_stream_without_its_end_is_not_closed() -> None:
@@ -139,13 +171,6 @@ async def test_other_streams_are_not_tracked(
     await exchange.attempt(replica)
     assert exchange.answer.why_not_continued == why_not
     assert "return_token_ids" not in exchange.engines.sent[0][2]
-
-
-async def test_a_stream_that_was_cut_inside_an_event_is_not_continued() -> None:
-    long = b'data: {"choices":[{"text":"' + b"x" * SETTINGS.max_event_bytes
-    exchange = Exchange(Response(long), logprobs=1)
-    await exchange.attempt(ONE)
-    assert exchange.answer.why_not_continued == "an event was cut in the middle"
 
 
 async def test_a_stream_begun_again_elsewhere_is_tracked_no_more() -> None:

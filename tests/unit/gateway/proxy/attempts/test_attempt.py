@@ -33,13 +33,16 @@ class Answer:
     """An engine's stream, read by read."""
 
     status = 200
-    is_event_stream = True
+    is_encoded = False
 
     def __init__(self, *reads: bytes) -> None:
         self._reads: Iterator[bytes] = iter(reads)
 
     async def read_some(self) -> bytes:
         return next(self._reads, b"")
+
+    async def read_contents(self) -> bytes:
+        return await self.read_some()
 
     def close(self) -> None:
         pass
@@ -83,7 +86,7 @@ async def bodies_of(*reads: bytes) -> list[tuple[bytes, bool]]:
             ByteBudget(2**30).request(None),
         )
         attempt = Attempt(context, lease)
-        assert await attempt.run("/v1/completions", body, EventRelay(1000)) == COMPLETED
+        assert await attempt.run("/v1/completions", body, EventRelay()) == COMPLETED
     assert sent[0]["type"] == "http.response.start"
     return [(message["body"], message["more_body"]) for message in sent[1:]]
 
@@ -133,6 +136,6 @@ async def test_events_before_the_first_token_are_no_answer() -> None:
             settings,
             ByteBudget(2**30).request(None),
         )
-        relay = EventRelay(1000, RESPONSES.marks)
+        relay = EventRelay(RESPONSES.event_names)
         assert await Attempt(context, lease).run("/v1/responses", body, relay) == COMPLETED
     assert seen == [(0, False, 1), (0, False, 1), (1, True, 0)]

@@ -73,10 +73,10 @@ def test_the_time_limits_of_a_stream(
 
 def test_an_answer_in_one_piece_has_a_limit_of_its_own() -> None:
     async def scenario() -> None:
-        slow = Exchange(Response(29.9, WHOLE, is_stream=False), stream=False)
+        slow = Exchange(Response(29.9, WHOLE), stream=False)
         assert await ended(slow) == (COMPLETED, 29.9)
         assert slow.body == WHOLE
-        end, ended_s = await ended(Exchange(Response(30.1, WHOLE, is_stream=False), stream=False))
+        end, ended_s = await ended(Exchange(Response(30.1, WHOLE), stream=False))
         assert (end.outcome, ended_s) == (Outcome.TOO_SLOW, 30.0)
         assert end.detail == "not complete after 30 s"
 
@@ -144,7 +144,7 @@ def test_an_error_is_translated_and_not_yet_sent(status: int, outcome: Outcome) 
 
 def test_a_whole_answer_is_delivered_with_its_usage() -> None:
     async def scenario() -> None:
-        response = Response(WHOLE, is_stream=False)
+        response = Response(WHOLE)
         exchange = Exchange(response, stream=False)
         assert await ended(exchange) == (COMPLETED, 0.0)
         usage = exchange.reply.delivered.usage
@@ -159,7 +159,7 @@ def test_a_whole_answer_is_delivered_with_its_usage() -> None:
 
 def test_a_whole_answer_that_the_engine_aborted_is_an_error() -> None:
     async def scenario() -> None:
-        exchange = Exchange(Response(ABORTED, is_stream=False), stream=False)
+        exchange = Exchange(Response(ABORTED), stream=False)
         end, _ = await ended(exchange)
         assert (end.outcome, exchange.status) == (Outcome.ENGINE_ERROR, None)
         assert end.problem is not None
@@ -168,11 +168,63 @@ def test_a_whole_answer_that_the_engine_aborted_is_an_error() -> None:
     simulate(scenario)
 
 
-def test_a_request_for_a_stream_may_be_answered_in_one_piece() -> None:
+@pytest.mark.parametrize(
+    ("answer", "outcome"),
+    [
+        (WHOLE, Outcome.BROKEN),
+        (b"\r\n" + WHOLE, Outcome.BROKEN),
+        (b"<html>/opt/vllm</html>", Outcome.BROKEN),
+        (b"", Outcome.BROKEN),
+        (b"Internal Server Error", Outcome.BROKEN),
+        (b'{"error":{"message":"/opt/vllm"}}', Outcome.ENGINE_ERROR),
+        (b'{"object":"error","message":"too long","code":400}', Outcome.ENGINE_REFUSED),
+    ],
+)
+@pytest.mark.parametrize("num_parts", [1, 2])
+def test_what_is_no_stream_does_not_answer_a_request_for_one(
+    answer: bytes, outcome: Outcome, num_parts: int
+) -> None:
+    """Clients that read events would take it for an empty answer."""
+
     async def scenario() -> None:
-        exchange = Exchange(Response(WHOLE, is_stream=False))
-        assert await ended(exchange) == (COMPLETED, 0.0)
-        assert exchange.body == WHOLE
+        half = len(answer) // num_parts
+        parts = [part for part in (answer[:half], answer[half:]) if part]
+        exchange = Exchange(Response(*parts))
+        end, _ = await ended(exchange)
+        assert (end.outcome, exchange.status) == (outcome, None)
+        assert end.problem is not None
+        assert "/opt" not in end.problem.message
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        WHOLE[:20],
+        b"",
+        b"<html></html>",
+        b'{"detail":"x"}',
+        b"data: " + WHOLE + b"\n\ndata: [DONE]\n\n",
+    ],
+)
+def test_what_is_no_whole_answer_does_not_answer_a_request_for_one(answer: bytes) -> None:
+    async def scenario() -> None:
+        exchange = Exchange(Response(answer), stream=False)
+        end, _ = await ended(exchange)
+        assert (end.outcome, exchange.status) == (Outcome.BROKEN, None)
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("is_stream", [True, False])
+@pytest.mark.parametrize("status", [200, 500])
+def test_a_compressed_answer_is_none(status: int, is_stream: bool) -> None:
+    async def scenario() -> None:
+        exchange = Exchange(Response(WHOLE, status=status, is_encoded=True), stream=is_stream)
+        end, _ = await ended(exchange)
+        outcome = Outcome.BROKEN if status == 200 else Outcome.ENGINE_ERROR
+        assert (end.outcome, exchange.status) == (outcome, None)
 
     simulate(scenario)
 
@@ -180,7 +232,7 @@ def test_a_request_for_a_stream_may_be_answered_in_one_piece() -> None:
 def test_the_rest_of_a_stream_cannot_come_in_one_piece() -> None:
     async def scenario() -> None:
         first = Response(completion_chunk("a", [97], prompt_ids=[120]))
-        rest = Response(WHOLE, is_stream=False)
+        rest = Response(WHOLE)
         exchange = Exchange(first, text_of([120]), text_of([120, 97]), rest, max_tokens=5)
         for outcome in (Outcome.BROKEN, Outcome.BROKEN):
             end = await exchange.attempt()
@@ -222,7 +274,7 @@ def test_events_that_cannot_continue_a_stream_break_it() -> None:
         await exchange.attempt()
         end = await exchange.attempt()
         assert end.outcome is Outcome.BROKEN
-        assert "no chunk of a stream" in end.detail
+        assert end.detail == "an event is no JSON"
 
     simulate(scenario)
 

@@ -66,7 +66,7 @@ class SlowClient:
 class Stream:
     """An engine's stream: its reads, then silence."""
 
-    status, is_event_stream = 200, True
+    status, is_encoded = 200, False
 
     def __init__(self, reads: list[bytes]) -> None:
         self._reads = reads
@@ -76,6 +76,9 @@ class Stream:
             await asyncio.Event().wait()
         return self._reads.pop(0)
 
+    async def read_contents(self) -> bytes:
+        return await self.read_some()
+
     def close(self) -> None:
         pass
 
@@ -83,7 +86,7 @@ class Stream:
 class Whole:
     """An engine's answer to /detokenize."""
 
-    status, is_event_stream = 200, False
+    status, is_encoded = 200, False
 
     def __init__(self, body: bytes) -> None:
         self._body = body
@@ -138,7 +141,7 @@ async def answer_to(client: SlowClient, *, events_per_read: int = 1) -> bytes:
     answer, leases = begun(client, events_per_read, {})
     async with leases.lease(REPLICAS[0]) as lease:
         attempt = asyncio.create_task(answer.attempt(lease))
-        await client.is_waited_for.wait()
+        await asyncio.wait_for(client.is_waited_for.wait(), 60)
         lease.cut(Outcome.TIMED_OUT)
         assert (await attempt).outcome is Outcome.TIMED_OUT
     client.read_on()
@@ -200,7 +203,7 @@ async def test_a_stream_that_has_arrived_to_its_end_is_not_cut(
     answer, leases = begun(client, events_per_read, fields)
     async with leases.lease(REPLICAS[0]) as lease:
         attempt = asyncio.create_task(answer.attempt(lease))
-        await client.is_waited_for.wait()
+        await asyncio.wait_for(client.is_waited_for.wait(), 60)
         leases.cut_hung(REPLICAS[0].name)
         client.read_on()
         assert await attempt == COMPLETED

@@ -121,20 +121,21 @@ async def test_a_closed_answer_closes_its_connection() -> None:
 async def test_a_redirection_is_an_answer_like_any_other() -> None:
     moved = answer(b"", b"location: http://127.0.0.1:1/", status=b"307 Temporary Redirect")
     async with answered(moved) as response:
-        assert (response.status, response.is_event_stream) == (307, False)
+        assert response.status == 307
 
 
 @pytest.mark.parametrize(
-    ("content_type", "is_event_stream"),
+    ("header", "is_encoded"),
     [
-        (b"text/event-stream", True),
-        (b"text/event-stream; charset=utf-8", True),
-        (b"application/json", False),
+        (b"content-encoding: gzip", True),
+        (b"content-encoding: br", True),
+        (b"content-encoding: identity", False),
+        (b"content-type: application/json", False),
     ],
 )
-async def test_a_stream_is_known_by_its_type(content_type: bytes, is_event_stream: bool) -> None:
-    async with answered(answer(b"{}", b"content-type: " + content_type)) as response:
-        assert (response.status, response.is_event_stream) == (200, is_event_stream)
+async def test_a_compressed_body_is_known_as_such(header: bytes, is_encoded: bool) -> None:
+    async with answered(answer(b"{}", header)) as response:
+        assert (response.status, response.is_encoded) == (200, is_encoded)
 
 
 async def test_a_body_is_not_decompressed() -> None:

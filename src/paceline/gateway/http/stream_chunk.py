@@ -1,0 +1,88 @@
+"""`Chunk`: the fields of one event of a stream that the gateway reads, for every route.
+
+Other fields are skipped without being decoded, and no field is changed.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+_NO_ERROR = (b"", b"null", b"{}", b'""', b"false")
+
+
+class ChatDelta(msgspec.Struct):
+    """The delta of a chat chunk."""
+
+    content: str | None = None
+    reasoning: str | None = None
+    reasoning_content: str | None = None
+    tool_calls: list[msgspec.Raw] | None = None
+
+
+class Choice(msgspec.Struct):
+    """A choice of a chat or completions chunk."""
+
+    index: int = 0
+    delta: ChatDelta | None = None
+    text: str | None = None
+    finish_reason: str | None = None
+    stop_reason: int | str | None = None
+    token_ids: list[int] | None = None
+    prompt_token_ids: list[int] | None = None
+
+
+class Chunk(msgspec.Struct):
+    """One event of a stream."""
+
+    id: str | None = None
+    created: int | float | None = None
+    model: str | None = None
+    choices: list[Choice] | None = None
+    prompt_token_ids: list[int] | None = None
+    usage: msgspec.Raw = msgspec.Raw()
+    object: str | None = None
+    type: str | None = None
+    error: msgspec.Raw = msgspec.Raw()
+    is_known: bool = True
+    """The fields have the types of this table."""
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the event is an error, in one of the forms that servers use."""
+        has_error = bytes(self.error) not in _NO_ERROR
+        return has_error or "error" in (self.object, self.type)
+
+    @property
+    def has_usage(self) -> bool:
+        return bytes(self.usage) not in (b"", b"null")
+
+    @property
+    def is_usage(self) -> bool:
+        """Whether it is the event with the usage, which ends a stream that was asked for it."""
+        return not self.choices and self.has_usage
+
+
+_decode = msgspec.json.Decoder(Chunk).decode
+
+
+def read_chunk(data: bytes) -> Chunk:
+    """The chunk in the data of one event. ValueError unless it is a JSON object.
+
+    A chunk whose fields have other types than here is read as far as its errors go.
+    """
+    try:
+        return _decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        pass
+    try:
+        fields = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise ValueError("an event is no JSON") from None
+    if not isinstance(fields, dict):
+        raise ValueError("an event is no JSON object")
+    kind, error = fields.get("object"), fields.get("error")
+    return Chunk(
+        object=kind if isinstance(kind, str) else None,
+        error=msgspec.Raw(msgspec.json.encode(error)),
+        is_known=False,
+    )
