@@ -237,7 +237,7 @@ def test_the_rest_of_a_stream_cannot_come_in_one_piece() -> None:
         for outcome in (Outcome.BROKEN, Outcome.BROKEN):
             end = await exchange.attempt()
             assert end.outcome is outcome
-        assert end.detail == "the answer that was to continue a stream is no stream"
+        assert end.detail == "the answer to a request for a stream is none"
 
     simulate(scenario)
 
