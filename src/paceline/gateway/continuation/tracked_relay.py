@@ -63,8 +63,9 @@ class TrackedRelay(ReaderRelay):
                     raw = _without_ids(raw)
             sent.append(raw)
         if not sent or not self.has_tokens:
+            self._hold(sum(map(len, sent)) - self._num_held_bytes)
             return AnswerPart(b"".join(comments), is_comment=True) if comments else NOTHING
-        self._before_first = []
+        self._before_first, self._num_held_bytes = [], 0
         return AnswerPart(b"".join(comments + sent), self._tokens.take(), usage=self._reader.usage)
 
 

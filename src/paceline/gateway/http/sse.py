@@ -62,8 +62,11 @@ class Relay(Protocol):
 class ReaderRelay:
     """What a relay knows from its reader; see `Relay`."""
 
-    def __init__(self, reader: StreamReader) -> None:
+    def __init__(self, reader: StreamReader, max_held_bytes: int = MAX_EVENT_BYTES) -> None:
+        """Events of at most this length in all are held before the first token."""
         self._reader = reader
+        self._max_held_bytes = max_held_bytes
+        self._num_held_bytes = 0
 
     @property
     def saw_done(self) -> bool:
@@ -79,7 +82,12 @@ class ReaderRelay:
 
     @property
     def num_held_bytes(self) -> int:
-        return self._reader.num_held_bytes
+        return self._num_held_bytes + self._reader.num_held_bytes
+
+    def _hold(self, num_bytes: int) -> None:
+        self._num_held_bytes += num_bytes
+        if self._num_held_bytes > self._max_held_bytes:
+            raise ValueError(f"more than {self._max_held_bytes} bytes came before the first token")
 
 
 class EventRelay(ReaderRelay):
@@ -102,12 +110,12 @@ class EventRelay(ReaderRelay):
                 num_choices=num_choices,
                 needs_reason=needs_reason,
                 max_event_bytes=max_event_bytes,
-            )
+            ),
+            max_event_bytes,
         )
         self._hides_usage = hides_usage
         self._before_tokens = names.before_tokens
-        self._max_held_bytes = max_event_bytes
-        self._held = b""
+        self._held: list[bytes] = []
         """Events before the first token."""
         self.has_tokens = False
 
@@ -124,8 +132,8 @@ class EventRelay(ReaderRelay):
         if not sent:
             return NOTHING
         if has_events and self._held:
-            sent.insert(0, self._held)
-            self._held = b""
+            sent = self._held + sent
+            self._held, self._num_held_bytes = [], 0
         return AnswerPart(b"".join(sent), None, not has_events, self._reader.usage)
 
     def closing_part(self) -> AnswerPart:
@@ -141,7 +149,6 @@ class EventRelay(ReaderRelay):
         if event.name not in self._before_tokens:
             self.has_tokens = True
             return False
-        self._held += event.raw
-        if len(self._held) > self._max_held_bytes:
-            raise ValueError(f"more than {self._max_held_bytes} bytes came before the first token")
+        self._held.append(event.raw)
+        self._hold(len(event.raw))
         return True

@@ -43,14 +43,18 @@ class Chunk(msgspec.Struct):
     object: str | None = None
     type: str | None = None
     error: msgspec.Raw = msgspec.Raw()
+    message: msgspec.Raw = msgspec.Raw()
+    detail: msgspec.Raw = msgspec.Raw()
     is_known: bool = True
     """The fields have the types of this table."""
 
     @property
     def is_error(self) -> bool:
         """Whether the event is an error, in one of the forms that servers use."""
-        has_error = bytes(self.error) not in _NO_ERROR
-        return has_error or "error" in (self.object, self.type)
+        if bytes(self.error) not in _NO_ERROR or "error" in (self.object, self.type):
+            return True
+        has_contents = self.choices is not None or self.type is not None or self.has_usage
+        return not has_contents and bool(bytes(self.message) or bytes(self.detail))
 
     @property
     def has_usage(self) -> bool:

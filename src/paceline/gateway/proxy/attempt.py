@@ -76,8 +76,8 @@ class Attempt:
     """One request to one replica."""
 
     __slots__ = (
-        "_lease", "_observer", "_reply", "_request", "_request_id", "_reserved", "_settings",
-        "_upstreams",
+        "_closes_at_s", "_lease", "_observer", "_reply", "_request", "_request_id", "_reserved",
+        "_settings", "_upstreams",
     )  # fmt: skip
 
     def __init__(self, context: RequestContext, lease: Lease) -> None:
@@ -89,6 +89,8 @@ class Attempt:
         self._settings = context.settings
         self._reserved = context.reserved
         self._lease = lease
+        self._closes_at_s: float | None = None
+        """When the stream is ended whose answer is complete; None before."""
 
     async def run(self, path: str, body: bytes, relay: Relay) -> AttemptEnd:
         """Send `body` to the replica, and its answer to the client, a stream through `relay`.
@@ -223,11 +225,15 @@ class Attempt:
         if not relay.has_finished:
             return await response.read_some()
         limit.suspend()
+        loop = asyncio.get_running_loop()
+        if self._closes_at_s is None:
+            self._closes_at_s = loop.time() + CLOSING_EVENTS_S
         try:
-            async with asyncio.timeout(CLOSING_EVENTS_S):
-                return await response.read_some()
+            async with asyncio.timeout_at(self._closes_at_s):
+                data = await response.read_some()
         except (Broken, TimeoutError):
             return b""
+        return data if loop.time() < self._closes_at_s else b""
 
     def _closing_part(self, relay: Relay) -> AnswerPart:
         if not relay.has_finished:

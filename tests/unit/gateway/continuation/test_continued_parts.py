@@ -168,6 +168,16 @@ def test_events_before_the_first_token_leave_together_with_it() -> None:
     assert relay.feed(chat_chunk("b", [5])).data == chat_chunk("b", [5])
 
 
+def test_events_before_the_first_token_are_not_held_without_a_limit() -> None:
+    relay = TrackedRelay(shows_ids=True)
+    empty = b'data: {"choices":[],"x":"' + b"y" * 2**20 + b'"}\n\n'
+    for _ in range(15):
+        assert relay.feed(empty) == NOTHING
+    assert relay.num_held_bytes == 15 * len(empty)
+    with pytest.raises(ValueError, match="before the first token"):
+        relay.feed(empty + empty)
+
+
 def test_a_stream_may_end_without_a_token() -> None:
     relay = TrackedRelay(shows_ids=False)
     assert relay.feed(role_chunk([1])) == NOTHING

@@ -37,6 +37,8 @@ def passed(reader: StreamReader, *parts: bytes) -> bytes:
         b'id: 9\nevent: error\ndata: {"message":"x"}',
         b'error: {"code":500,"message":"x"}',
         b'data: {"choices":3,"error":{"code":500}}',
+        b'data: {"message":"x","code":500}',
+        b'data: {"detail":"x"}',
     ],
 )
 @pytest.mark.parametrize("end", [b"\n\n", b"\r\n\r\n", b""])

@@ -133,6 +133,17 @@ def test_an_answer_that_is_complete_does_not_depend_on_how_its_stream_ends(
     run_simulated(scenario())
 
 
+def test_comments_do_not_keep_a_complete_answer_open() -> None:
+    async def scenario() -> None:
+        comments = [x for _ in range(1000) for x in (1.0, b": keep-alive\n\n")]
+        exchange = Exchange(Response(FIRST + completion_chunk("b", [98], "stop"), *comments))
+        began_s = asyncio.get_running_loop().time()
+        assert await exchange.attempt(ONE) == COMPLETED
+        assert asyncio.get_running_loop().time() - began_s == pytest.approx(5.0)
+
+    run_simulated(scenario())
+
+
 def test_a_complete_answer_of_a_replica_that_is_cut_is_closed() -> None:
     async def scenario() -> None:
         finished = Response(FIRST + completion_chunk("b", [98], "stop"), 100.0)
