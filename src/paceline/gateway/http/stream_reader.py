@@ -132,8 +132,10 @@ class StreamReader:
             if choice.finish_reason == "abort":
                 self.error = ABORTED
                 return None
-            if choice.finish_reason is not None:
+            if choice.finish_reason:
                 self._finished.add(choice.index)
+            else:
+                choice.finish_reason = None  # some servers send "" until the end
         if chunk.has_usage or name:  # named events hold it inside
             self.usage = usage_in(data) or self.usage
         self.saw_done = name in self._names.end

@@ -114,6 +114,16 @@ def test_an_answer_has_finished_when_all_its_choices_have() -> None:
     assert reader.has_finished
 
 
+def test_an_empty_reason_is_none() -> None:
+    """Some servers send it with every chunk."""
+    reader = StreamReader()
+    (event,) = reader.read(LAST.replace(b"stop", b""))
+    assert not reader.has_finished
+    assert event.chunk is not None
+    assert event.chunk.choices is not None
+    assert event.chunk.choices[0].finish_reason is None
+
+
 def test_a_response_has_finished_with_its_last_event_only() -> None:
     reader = StreamReader(RESPONSES.event_names)
     reader.read(b'event: response.output_text.done\ndata: {"type":"x"}\n\n' + DONE)
