@@ -12,6 +12,7 @@ from typing import Any
 import uvicorn
 
 from paceline.gateway.http.asgi import App
+from paceline.gateway.http.connection_limit import ConnectionLimit
 from paceline.gateway.http.protocol import CLOSE, GuardedProtocol
 from paceline.gateway.settings import GatewaySettings
 from paceline.gateway.time_limits import CLIENT_IDLE_S
@@ -128,7 +129,7 @@ async def serving(
             head_timeout_s=settings.body_timeout_s,
             client_stall_timeout_s=settings.client_stall_timeout_s,
             min_client_bytes_per_s=settings.min_client_bytes_per_s,
-            max_connections=settings.max_connections,
+            limit=ConnectionLimit(settings.max_connections),
         ),
         ws="none",
         interface="asgi3",
