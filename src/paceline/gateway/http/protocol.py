@@ -23,6 +23,7 @@ from typing import Any, cast
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from paceline.gateway.http.asgi import Scope
 from paceline.gateway.http.connection_limit import ConnectionLimit
 from paceline.gateway.http.errors import Problem
 from paceline.gateway.http.http10 import Http10Cycle
@@ -208,7 +209,7 @@ class GuardedProtocol(HttpToolsProtocol):
         except InvalidHead as error:
             self._parse_problem = replace(_NOT_HTTP, message=f"{_NOT_HTTP.message[:-1]}: {error}.")
             raise
-        self.scope.update(
+        cast(Scope, self.scope).update(
             method=self.parser.get_method().decode("ascii"),
             http_version=version,
             path=head.path,
