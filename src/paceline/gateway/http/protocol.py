@@ -72,9 +72,7 @@ _WRITE_BUFFER_BYTES = 32 * 1024
 _HEAD_TOO_SLOW = Problem(
     408, "The headers were not complete in time; send them faster.", "headers_timeout"
 )
-_NO_TUNNELS = Problem(
-    405, "CONNECT is not allowed: this server opens no tunnels.", "method_not_allowed"
-)
+_NO_TUNNELS = Problem(400, "CONNECT asks for a tunnel; this server opens none.", "invalid_http")
 
 
 def new_parser(protocol: HttpToolsProtocol) -> httptools.HttpRequestParser:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 from urllib.parse import unquote
 
 import httptools
@@ -17,8 +17,7 @@ class InvalidHead(ValueError):
     """The head is none that this server may act on; the message completes "The request …: "."""
 
 
-@dataclass(frozen=True, slots=True)
-class RequestHead:
+class RequestHead(NamedTuple):
     """The head of a request of HTTP/1.0 or HTTP/1.1."""
 
     path: str
