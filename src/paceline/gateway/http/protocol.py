@@ -17,7 +17,6 @@ import asyncio
 import socket
 import struct
 from dataclasses import replace
-from http import HTTPStatus
 from typing import Any, cast
 
 import httptools
@@ -292,21 +291,7 @@ class GuardedProtocol(HttpToolsProtocol):
                 return
             self.cycle.disconnected = True
             self.cycle.message_event.set()
-        body = problem.body()
-        retry_after = (
-            b"retry-after: %d\r\n" % problem.retry_after_s if problem.retry_after_s else b""
-        )
-        self.transport.write(
-            b"HTTP/1.1 %d %s\r\ncontent-type: application/json\r\ncontent-length: %d\r\n%s"
-            b"connection: close\r\n\r\n%s"
-            % (
-                problem.status,
-                HTTPStatus(problem.status).phrase.encode(),
-                len(body),
-                retry_after,
-                body,
-            )
-        )
+        self.transport.write(problem.last_answer())
         self._watch_client()
         self.transport.close()
 
