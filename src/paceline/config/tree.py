@@ -62,6 +62,11 @@ class ServerSettings(_Frozen):
     `keys.admin_key_file`."""
     admin_port: Port = 8001
     """Admin port, with metrics, governors and replicas; 0 for any free port."""
+    probe_host: str = "127.0.0.1"
+    """Address that the probe port listens on."""
+    probe_port: Port | None = None
+    """Port with `/health` and `/ready` only, for probes that a flood of connections to the data
+    port must not keep out; 0 for any free port. By default there is none."""
     allowed_hosts: frozenset[str] = frozenset()
     """Host names under which clients may address the data port while it requires no key (a name
     that a proxy passes on, for example). localhost and IP addresses are always allowed. On an
@@ -81,7 +86,8 @@ class ServerSettings(_Frozen):
     """Share of `max_buffered_bytes` that the requests of one tenant may take; a request that
     exceeds it gets a 429."""
     max_connections: int = Field(default=4096, ge=16)
-    """Most client connections of each port and process; further ones get a 503."""
+    """Most client connections of each port and process. A further one replaces the one that has
+    waited longest for a request, and gets a 503 when all are being answered."""
     max_choices: int = Field(default=8, ge=1, le=128)
     """Largest `n` of a request: the number of answers that it asks for."""
     granted_fields: frozenset[str] = frozenset()

@@ -21,6 +21,7 @@ from paceline.gateway.http.listening import Listening, serving
 from paceline.gateway.keys.access import DataAccess
 from paceline.gateway.metrics.metrics import GatewayMetrics
 from paceline.gateway.metrics.samples import FamilyOfSamples
+from paceline.gateway.own_limits import descriptor_limit, max_data_connections
 from paceline.gateway.peers import PeerWorkers
 from paceline.gateway.process import return_large_blocks
 from paceline.gateway.proxy.lease import Lease, LeaseTable
@@ -104,7 +105,11 @@ class DataPort:
             async with (
                 owned_task(housekeeping.run()),
                 serving(
-                    self._app, listener, settings, drain_s=settings.drain_timeout_s
+                    self._app,
+                    listener,
+                    settings,
+                    drain_s=settings.drain_timeout_s,
+                    max_connections=max_data_connections(settings, descriptor_limit()),
                 ) as self._listening,
             ):
                 yield self._listening.task

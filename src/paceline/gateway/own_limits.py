@@ -76,6 +76,23 @@ def descriptors_needed(settings: GatewaySettings, num_local_replicas: int) -> in
     return 2 * num_slots + admission.max_queue + _SPARE_DESCRIPTORS
 
 
+def max_data_connections(settings: GatewaySettings, limit: int) -> int:
+    """`server.max_connections`, or fewer where a process may open only `limit` descriptors.
+
+    Clients alone then never use them up, and probes and the admin port are still accepted: each
+    connection takes at most one to a replica as well.
+
+    >>> [max_data_connections(GatewaySettings(), limit) for limit in (65536, 4096)]
+    [4096, 1440]
+    """
+    return max(1, min(settings.max_connections, (limit - _SPARE_DESCRIPTORS) * 3 // 8))
+
+
+def max_admin_connections(settings: GatewaySettings, limit: int) -> int:
+    """The same for the admin port, which may take an eighth."""
+    return max(1, min(settings.max_connections, (limit - _SPARE_DESCRIPTORS) // 8))
+
+
 def explain_shortage(limit: int, needed: int) -> str | None:
     """A message for the operator, or None when the limit is high enough."""
     if limit >= needed:

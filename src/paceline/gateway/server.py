@@ -1,4 +1,4 @@
-"""Open, run and close both ports of the gateway.
+"""Open, run and close the ports of the gateway.
 
 Callers use only `serve_gateway`; they own the event loop and the signals.
 """
@@ -24,6 +24,8 @@ from paceline.gateway.http.listening import Listening, PortTaken, bind, is_bound
 from paceline.gateway.hung_replicas import HungReplicas, read_activity
 from paceline.gateway.live_view.live_view import LiveView
 from paceline.gateway.metrics.metrics import GatewayMetrics
+from paceline.gateway.own_limits import descriptor_limit, max_admin_connections
+from paceline.gateway.probe_port import ProbePort, serving_probes
 from paceline.gateway.proxy.lease import Traffic
 from paceline.gateway.replicas import ReplicaSource
 from paceline.gateway.routing.stall_detection import StallLimits
@@ -34,20 +36,24 @@ from paceline.gateway.workers.pool import WorkerPool
 
 @dataclass(frozen=True, slots=True)
 class RunningGateway:
-    """A gateway that listens on both ports."""
+    """A gateway that listens on its ports."""
 
     host: str
     port: int
     admin_host: str
     admin_port: int
+    probe_port: int | None
+    """None without a port for probes alone."""
     traffic: Traffic
     """Requests in flight and breaker states by replica."""
     fleet: Fleet
     """All replicas, local and remote."""
-    sockets: tuple[socket.socket, socket.socket]
-    """The listening sockets of the data port and of the admin port; closed once it stops."""
+    sockets: tuple[socket.socket, ...]
+    """The listening sockets of the data port, the admin port and the probe port, if there is one;
+    closed once it stops."""
     _data: DataPort | WorkerPool
     _admin: Listening
+    _probes: ProbePort | None
     _restarts: EngineRestarts
     _swaps: DraftSwaps
     _gate: ChangeGate
@@ -64,10 +70,14 @@ class RunningGateway:
 
     def discourage(self) -> None:
         """Serve on, with `/ready` at 503 and `Connection: close` on every answer."""
+        if self._probes is not None:
+            self._probes.discourage()
         self._data.discourage()
 
     def stop_accepting(self) -> None:
         """The same, but leave new connections to another process that has the sockets."""
+        if self._probes is not None:
+            self._probes.discourage(is_accepting=False)
         self._data.discourage(is_accepting=False)
         self._admin.discourage(is_accepting=False)
         self._live.end_streams()
@@ -122,11 +132,11 @@ async def serve_gateway(
     on_restart: Callable[[str], None] = lambda name: None,
     before_restart: Callable[[], Awaitable[None]] = _sole_user,
     drafts: EngineDrafts | None = None,
-    sockets: tuple[socket.socket, socket.socket] | None = None,
+    sockets: tuple[socket.socket, ...] = (),
     before_accepting: Callable[[Fleet], Awaitable[None]] = _at_once,
     allows_changes: bool = True,
 ) -> AsyncIterator[RunningGateway]:
-    """Open both ports and serve until the block ends; then drain, at most `drain_timeout_s`.
+    """Open the ports and serve until the block ends; then drain, at most `drain_timeout_s`.
 
     `source` lists the local engines; remote replicas come from the settings and are polled here.
     `changes` collects the governor changes of operators, so that the owner of the engines can
@@ -135,8 +145,8 @@ async def serve_gateway(
     block or raise. `before_restart` is awaited before such an engine is drained. `drafts` are
     those of the local engines, which an operator may swap; they are restarted by `on_restart`.
 
-    `sockets`, for the data port and the admin port, are offered by a gateway that hands over its
-    ports; they are owned here. One whose address is not that of the settings is closed, and
+    `sockets`, as in `RunningGateway`, are offered by a gateway that hands over its ports; they are
+    owned here. One whose address is not that of the settings is closed, and
     another one is opened. `before_accepting` is awaited while the replicas are polled, before any
     connection is accepted. Without `allows_changes`, changes by operators get a 503 until
     `allow_changes`.
@@ -145,8 +155,8 @@ async def serve_gateway(
     cannot serve. Installs no signal handlers.
     """
     with contextlib.ExitStack() as stack:
-        offered_data, offered_admin = sockets or (None, None)
-        for offered in sockets or ():
+        offered_data, offered_admin, offered_probes = (*sockets, None, None, None)[:3]
+        for offered in sockets:
             stack.enter_context(offered)
         data_socket = stack.enter_context(
             _listener(offered_data, settings.host, settings.port, "port")
@@ -154,7 +164,18 @@ async def serve_gateway(
         admin_socket = stack.enter_context(
             _listener(offered_admin, settings.admin_host, settings.admin_port, "admin_port")
         )
-        port = data_socket.getsockname()[1]
+        listeners = [data_socket, admin_socket]
+        if settings.probe_port is not None:
+            listeners.append(
+                stack.enter_context(
+                    _listener(
+                        offered_probes, settings.probe_host, settings.probe_port, "probe_port"
+                    )
+                )
+            )
+        elif offered_probes is not None:
+            offered_probes.close()
+        port, admin_port, probe_port = (*(one.getsockname()[1] for one in listeners), None)[:3]
         metrics = GatewayMetrics()
         is_single_process = settings.workers == 1
         data = DataPort(settings, metrics) if is_single_process else WorkerPool(settings, metrics)
@@ -192,27 +213,53 @@ async def serve_gateway(
             async with (
                 restarts,
                 swaps,
-                serving(admin, admin_socket, settings, drain_s=ADMIN_DRAIN_S) as admin_port,
+                _serving_probes(fleet, listeners[2:], settings) as probes,
+                serving(
+                    admin,
+                    admin_socket,
+                    settings,
+                    drain_s=ADMIN_DRAIN_S,
+                    max_connections=max_admin_connections(settings, descriptor_limit()),
+                ) as admin_listening,
                 live.running(),  # it shows the drain of the data port, and ends its streams after
                 data.serving(fleet, data_socket) as data_task,
                 owned_task(hung.run()),
             ):
+                servers = [data_task, admin_listening.task]
+                if probes is not None:
+                    servers.append(probes.task)
                 yield RunningGateway(
                     host=settings.host,
                     port=port,
                     admin_host=settings.admin_host,
-                    admin_port=admin_socket.getsockname()[1],
+                    admin_port=admin_port,
+                    probe_port=probe_port,
                     traffic=data.traffic,
                     fleet=fleet,
-                    sockets=(data_socket, admin_socket),
+                    sockets=tuple(listeners),
                     _data=data,
-                    _admin=admin_port,
+                    _admin=admin_listening,
+                    _probes=probes,
                     _restarts=restarts,
                     _swaps=swaps,
                     _gate=gate,
                     _live=live,
-                    _servers=(data_task, admin_port.task),
+                    _servers=tuple(servers),
                 )
+                if probes is not None:
+                    probes.discourage()  # it answers until the data port has drained
+
+
+@contextlib.asynccontextmanager
+async def _serving_probes(
+    source: ReplicaSource, listeners: Sequence[socket.socket], settings: GatewaySettings
+) -> AsyncIterator[ProbePort | None]:
+    """The probe port, if there is one."""
+    if not listeners:
+        yield None
+        return
+    async with serving_probes(source, listeners[0], settings) as probes:
+        yield probes
 
 
 def _listener(offered: socket.socket | None, host: str, port: int, setting: str) -> socket.socket:

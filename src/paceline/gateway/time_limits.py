@@ -18,6 +18,9 @@ does so within milliseconds and a round trip."""
 REFUSED_BODY_S = 1.0
 """The gateway continues to read a refused body for this long, so that the client reads the answer.
 Chosen empirically."""
+PROBE_TIMEOUT_S = 5.0
+"""A probe must send its request, and read the answer, within this time. Kubernetes waits for one
+second by default."""
 KEEP_ALIVE_S = 5.0
 """How often a client whose stream waits for a replica receives a comment; clients skip comments.
 Chosen empirically."""

@@ -133,6 +133,24 @@ def test_probes_ask_what_they_are_for(variant: str) -> None:
 
 
 @every_variant
+def test_no_client_reaches_the_port_of_the_probes(variant: str) -> None:
+    """Clients could keep probes out of a port that they reach, and the kubelet would restart it."""
+    files = rendered(variant)
+    (container,) = pods(files)["gateway"]["containers"]
+    probes = ("startupProbe", "readinessProbe", "livenessProbe")
+    assert [container[probe]["httpGet"]["port"] for probe in probes] == ["probes"] * 3
+    text = of_kind(files, "ConfigMap")["paceline-settings"]["data"]["paceline.yaml"]
+    assert yaml.safe_load(text)["server"]["probe_port"] == 8002
+    for service in of_kind(files, "Service").values():
+        assert not {"probes", 8002} & {
+            value for port in service["spec"]["ports"] for value in port.values()
+        }
+    for policy in of_kind(files, "NetworkPolicy").values():
+        for rule in policy["spec"].get("ingress", ()):
+            assert 8002 not in [port["port"] for port in rule.get("ports", ())]
+
+
+@every_variant
 def test_ports_are_those_that_services_probes_and_prometheus_name(variant: str) -> None:
     files = rendered(variant)
     serving = pods(files)
@@ -140,9 +158,10 @@ def test_ports_are_those_that_services_probes_and_prometheus_name(variant: str) 
         name: {port["name"]: port["containerPort"] for port in pod["containers"][0]["ports"]}
         for name, pod in serving.items()
     }
-    assert ports["gateway"] == {"http": 8000, "admin": 8001}
-    for pod in serving.values():
-        assert pod["containers"][0]["readinessProbe"]["httpGet"]["port"] == "http"
+    assert ports["gateway"] == {"http": 8000, "admin": 8001, "probes": 8002}
+    for name, pod in serving.items():
+        probed = pod["containers"][0]["readinessProbe"]["httpGet"]["port"]
+        assert probed == ("probes" if name == "gateway" else "http")
     for name, service in of_kind(files, "Service").items():
         (port,) = service["spec"]["ports"]
         assert (port["port"], port["targetPort"]) == (8000, "http")

@@ -160,10 +160,11 @@ def test_the_health_check_asks_its_own_container_whatever_proxy_is_set(
     services = yaml.safe_load((_FOLDER / "compose.yaml").read_text())["services"]
     (command,) = {tuple(service["healthcheck"]["test"]) for service in services.values()}
     assert command[:3] == ("CMD", "python3", "-c")
-    assert "8000" in command[3]
+    for service in services.values():
+        assert service["environment"]["PACELINE_SERVER__PROBE_PORT"] in command[3]
     with http.server.HTTPServer(("127.0.0.1", 0), Ready) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        program = command[3].replace("8000", str(server.server_port))
+        program = command[3].replace("8002", str(server.server_port))
         done = subprocess.run(
             [sys.executable, "-c", program],
             env={**os.environ, "http_proxy": "http://127.0.0.1:1", "no_proxy": ""},

@@ -11,6 +11,7 @@ from paceline.deploy.resources.naming import (
     ENGINE_KEY_SECRET,
     GATEWAY,
     KEYS_SECRET,
+    PROBE_PORT,
     SETTINGS_MAP,
     Resource,
     labels,
@@ -160,11 +161,13 @@ def _container(image: str, *, engine_start_s: int | None) -> dict[str, Any]:
         "ports": [
             {"name": "http", "containerPort": DATA_PORT},
             {"name": "admin", "containerPort": ADMIN_PORT},
+            {"name": "probes", "containerPort": PROBE_PORT},
         ],
-        "startupProbe": start_up_probe(start[0], "http", start[1]),
-        "readinessProbe": readiness_probe("/ready", "http"),
+        # Not on the data port: a flood of connections to it would have the pod restarted.
+        "startupProbe": start_up_probe(start[0], "probes", start[1]),
+        "readinessProbe": readiness_probe("/ready", "probes"),
         # The gateway restarts engines that make no progress; the kubelet restarts the gateway.
-        "livenessProbe": http_probe("/health", "http", period_s=10, failures=6),
+        "livenessProbe": http_probe("/health", "probes", period_s=10, failures=6),
     }
 
 

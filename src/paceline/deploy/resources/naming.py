@@ -10,6 +10,7 @@ PART_OF = "paceline"
 GATEWAY = "gateway"
 DATA_PORT = 8000
 ADMIN_PORT = 8001
+PROBE_PORT = 8002
 ENGINE_PORT = 8000
 SETTINGS_MAP = "paceline-settings"
 KEYS_SECRET = "paceline-keys"

@@ -56,6 +56,7 @@ def _gateway_policy(deployment: Deployment) -> Resource:
             # Clients have API keys; narrow this to your ingress controller where you have one.
             {"ports": _tcp(DATA_PORT)},
             {"from": [prometheus], "ports": _tcp(ADMIN_PORT)},
+            # No rule for the port of the probes: a node always reaches its own pods.
         ],
         "egress": egress,
     }

@@ -12,18 +12,18 @@ from urllib.parse import unquote_to_bytes
 
 import msgspec
 
+from paceline.gateway.api.probe_app import HEALTH, READY, answer_health, answer_ready
 from paceline.gateway.http.asgi import Receive, Scope, Send, header
 from paceline.gateway.http.errors import (
     Refusal,
     method_not_allowed,
     model_not_found,
     not_found,
-    unavailable,
 )
 from paceline.gateway.http.response import ClientResponse
 from paceline.gateway.proxy.request_runner import RequestRunner
 from paceline.gateway.proxy.services import GatewayServices
-from paceline.gateway.replicas import explain_unready, longest_context, model_ids, of_model
+from paceline.gateway.replicas import longest_context, model_ids, of_model
 from paceline.gateway.requests.routes import ROUTES
 
 _ROUTES = {route.path.encode(): route for route in ROUTES}
@@ -53,27 +53,21 @@ class DataApp:
             await RequestRunner(self._services, route, request_id, scope, receive, reply).run()
         elif route is not None:
             await reply.problem(method_not_allowed(method, route.path, "POST"))
-        elif path not in (_MODELS, b"/health", b"/ready") and not _is_of_one_model(path):
+        elif path not in (_MODELS, HEALTH, READY) and not _is_of_one_model(path):
             await reply.problem(not_found(scope["path"]))
         elif method not in ("GET", "HEAD"):
             await reply.problem(method_not_allowed(method, scope["path"], "GET, HEAD"))
         elif path.startswith(_MODELS):
             await self._answer_models(scope, reply)
-        elif path == b"/health":
-            await reply.whole(200, b'{"status":"alive"}')
+        elif path == HEALTH:
+            await answer_health(reply)
         else:
-            await self._answer_ready(reply)
-
-    async def _answer_ready(self, reply: ClientResponse) -> None:
-        replicas = self._source.replicas()
-        num_ready = sum(replica.state == "ready" for replica in replicas)
-        if num_ready and not self.is_stopping:
-            await reply.whole(
-                200, b'{"status":"ready","replicas":%d,"ready":%d}' % (len(replicas), num_ready)
+            await answer_ready(
+                reply,
+                self._source.replicas(),
+                is_stopping=self.is_stopping,
+                retry_after_s=self._services.settings.retry_after_s,
             )
-            return
-        reason = "The server is stopping." if self.is_stopping else explain_unready(replicas)
-        await reply.problem(unavailable(reason, self._services.settings.retry_after_s))
 
     async def _answer_models(self, scope: Scope, reply: ClientResponse) -> None:
         """All models, or the one that the path names."""

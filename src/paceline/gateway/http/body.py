@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import io
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
@@ -16,6 +17,8 @@ from paceline.gateway.http.errors import Problem, Refusal
 from paceline.gateway.http.json_structure import JsonStructure
 from paceline.gateway.settings import GatewaySettings
 from paceline.gateway.time_limits import REFUSED_BODY_S
+
+_MARK = codecs.BOM_UTF8
 
 
 class ClientGone(Exception):
@@ -66,11 +69,14 @@ async def read_body(
     """The whole body. Raises `Refusal` (413, 408, 400) or `ClientGone`, and what `reserve` raises.
 
     `reserve` is called with each number of bytes that comes after the first `num_reserved`. Each
-    part is counted within a `turn` of its length.
+    part is counted within a `turn` of its length. A byte order mark of UTF-8 at the start is
+    removed: some clients send one, and RFC 8259 allows to ignore it.
     """
     body = io.BytesIO()  # joining 8 MiB at the end would pause every stream for 5 ms
     structure = JsonStructure(settings.json_limits)
     num_bytes = 0
+    start: bytes | None = b""
+    """What may be the beginning of a byte order mark; None after the start."""
     try:
         async with asyncio.timeout(settings.body_timeout_s):
             while True:
@@ -82,6 +88,11 @@ async def read_body(
                 if num_bytes > settings.max_body_bytes:
                     raise _too_large(settings.max_body_bytes)
                 has_more = message.get("more_body", False)
+                if start is not None:
+                    part = start + part
+                    is_cut = len(part) < len(_MARK) and _MARK.startswith(part)
+                    start, part = (part, b"") if is_cut and has_more else (None, part)
+                    part = part.removeprefix(_MARK)
                 try:
                     if num_bytes > num_reserved:
                         reserve(num_bytes - num_reserved)

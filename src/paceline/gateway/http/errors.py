@@ -5,7 +5,8 @@ Also the errors that the gateway itself raises. `proxy.engine_errors` translates
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from http import HTTPStatus
 
 import msgspec
 
@@ -80,6 +81,18 @@ class Problem:
         if self.allow is not None:
             headers.append((b"allow", self.allow.encode()))
         return headers
+
+    def last_answer(self) -> bytes:
+        """The error as a whole answer, after which the connection closes."""
+        body = self.body()
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"content-length", b"%d" % len(body)),
+            *replace(self, closes_connection=True).headers(),
+        ]
+        lines = [b"HTTP/1.1 %d %s" % (self.status, HTTPStatus(self.status).phrase.encode())]
+        lines += [b"%s: %s" % header for header in headers]
+        return b"\r\n".join(lines) + b"\r\n\r\n" + body
 
 
 class Refusal(Exception):

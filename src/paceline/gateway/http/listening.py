@@ -12,6 +12,7 @@ from typing import Any
 import uvicorn
 
 from paceline.gateway.http.asgi import App
+from paceline.gateway.http.connection_limit import ConnectionLimit
 from paceline.gateway.http.protocol import CLOSE, GuardedProtocol
 from paceline.gateway.settings import GatewaySettings
 from paceline.gateway.time_limits import CLIENT_IDLE_S
@@ -24,6 +25,9 @@ second. An answer whose client does not read stays in its buffer; a body is read
 _ACCEPTED_PER_TURN = 8
 """New connections that one turn of the event loop accepts. Chosen empirically: a client that waits
 for seven others waits for one turn."""
+
+
+_FLAGS = {"port": " (--port)", "admin_port": " (--admin-port)"}
 
 
 class PortTaken(Exception):
@@ -43,8 +47,8 @@ def bind(host: str, port: int, setting: str) -> socket.socket:
     except OSError as error:
         listener.close()
         raise PortTaken(
-            f"Port {port} on {host} cannot be opened ({error.strerror}); set server.{setting} "
-            f"(--{setting.replace('_', '-')}) to a free one, or to 0 to have one chosen."
+            f"Port {port} on {host} cannot be opened ({error.strerror}); set server.{setting}"
+            f"{_FLAGS.get(setting, '')} to a free one, or to 0 to have one chosen."
         ) from None
     listener.setblocking(False)
     return listener
@@ -118,9 +122,17 @@ class Listening:
 
 @contextlib.asynccontextmanager
 async def serving(
-    app: App, listener: socket.socket, settings: GatewaySettings, *, drain_s: float
+    app: App,
+    listener: socket.socket,
+    settings: GatewaySettings,
+    *,
+    drain_s: float,
+    max_connections: int | None = None,
 ) -> AsyncIterator[Listening]:
-    """Serve until the block ends; then accept no new connections, and drain at most `drain_s`."""
+    """Serve until the block ends; then accept no new connections, and drain at most `drain_s`.
+
+    `max_connections` is that of the settings by default.
+    """
     config = uvicorn.Config(
         app,
         http=functools.partial(  # type: ignore[arg-type]
@@ -128,7 +140,7 @@ async def serving(
             head_timeout_s=settings.body_timeout_s,
             client_stall_timeout_s=settings.client_stall_timeout_s,
             min_client_bytes_per_s=settings.min_client_bytes_per_s,
-            max_connections=settings.max_connections,
+            limit=ConnectionLimit(max_connections or settings.max_connections),
         ),
         ws="none",
         interface="asgi3",

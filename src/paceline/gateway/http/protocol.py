@@ -6,6 +6,9 @@ the gateway's shape, and none is ever written into an answer. `body` limits requ
 
 Requests are not pipelined: one that is complete before the last answer is not served, and the
 connection closes after that answer.
+
+An offer to change the protocol (`Upgrade`) is ignored, and its request is served as any other (RFC
+9110, 7.8), which llhttp would not do: see `_parse`.
 """
 
 from __future__ import annotations
@@ -13,13 +16,18 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from http import HTTPStatus
+from dataclasses import replace
 from typing import Any, cast
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+import httptools
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from paceline.gateway.http.asgi import Scope
+from paceline.gateway.http.connection_limit import ConnectionLimit
 from paceline.gateway.http.errors import Problem
+from paceline.gateway.http.http10 import Http10Cycle
 from paceline.gateway.http.joined_head import JoinedHead
+from paceline.gateway.http.request_head import InvalidHead, head_without_offer, read_head
 from paceline.gateway.time_limits import ENDING_IDLE_S
 
 MAX_HEAD_BYTES = 64 * 1024
@@ -63,6 +71,15 @@ _WRITE_BUFFER_BYTES = 32 * 1024
 _HEAD_TOO_SLOW = Problem(
     408, "The headers were not complete in time; send them faster.", "headers_timeout"
 )
+_NO_TUNNELS = Problem(400, "CONNECT asks for a tunnel; this server opens none.", "invalid_http")
+
+
+def new_parser(protocol: HttpToolsProtocol) -> httptools.HttpRequestParser:
+    """A parser at the start of a request."""
+    parser = httptools.HttpRequestParser(protocol)
+    # Without it, a request that arrives before the connection closes would end the answer before.
+    parser.set_dangerous_leniencies(lenient_data_after_close=True)
+    return parser
 
 
 class GuardedProtocol(HttpToolsProtocol):
@@ -74,11 +91,11 @@ class GuardedProtocol(HttpToolsProtocol):
         head_timeout_s: float,
         client_stall_timeout_s: float,
         min_client_bytes_per_s: float,
-        max_connections: int,
+        limit: ConnectionLimit[GuardedProtocol],
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
-        self._max_connections = max_connections
+        self._limit = limit
         self._min_bytes_per_check = client_stall_timeout_s * min_client_bytes_per_s
         self._head_timeout_s = head_timeout_s
         self._client_stall_timeout_s = client_stall_timeout_s
@@ -100,12 +117,14 @@ class GuardedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         transport.set_write_buffer_limits(high=_WRITE_BUFFER_BYTES)
-        if len(self.connections) > self._max_connections:
-            self._refuse(_TOO_MANY_CONNECTIONS)
-        else:
+        replaced = self._limit.add(self)
+        if replaced is not None:
+            replaced._end_wait(_TOO_MANY_CONNECTIONS)
+        if replaced is not self:
             self._start_head_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._limit.remove(self)
         self._stop_head_timer()
         self._stop_stall_timer()
         super().connection_lost(exc)
@@ -117,7 +136,8 @@ class GuardedProtocol(HttpToolsProtocol):
             self._start_head_timer()  # the next request on a kept-alive connection
         self._is_one_phase = True
         num_body_bytes_before = self._num_body_bytes
-        super().data_received(data)
+        self._unset_keepalive_if_required()
+        self._parse(data)
         if not self._is_one_phase:
             return
         if self._is_in_head:
@@ -129,6 +149,30 @@ class GuardedProtocol(HttpToolsProtocol):
             allowed = MAX_FRAMING_BYTES + _FRAMING_PER_BODY_BYTE * self._num_body_bytes
             if self._num_framing_bytes > allowed:
                 self._refuse(_FRAMING_TOO_LARGE)
+
+    def _parse(self, data: bytes) -> None:
+        """Feed the parser.
+
+        At the end of a head that offers another protocol, or asks for a tunnel, llhttp stops and
+        returns the rest. Another parser then reads that head without the offer, and continues with
+        the rest: it is as strict, and keeps to the lengths that the head gives.
+        """
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as offer:
+            if self.parser.get_method() == b"CONNECT":
+                self._refuse(_NO_TUNNELS)
+                return
+            head = head_without_offer(
+                self.parser.get_method(), self.url, self.parser.get_http_version(), self.headers
+            )
+            self.parser = new_parser(self)
+            self._parse(head)
+            num_parsed = offer.args[0]
+            if num_parsed < len(data) and not self._ignores_input:
+                self._parse(data[num_parsed:])
+        except httptools.HttpParserError:
+            self._refuse(self._parse_problem)
 
     def on_message_begin(self) -> None:
         self._has_begun_head = True
@@ -143,18 +187,48 @@ class GuardedProtocol(HttpToolsProtocol):
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
+        if self.parser.should_upgrade():
+            return  # `_parse` has the head read again
         if self._is_answering:
             raise ValueError("requests are not pipelined")
-        if self.parser.get_http_version() not in ("1.0", "1.1"):
-            raise ValueError("the parser accepts 0.9 and 2.0 too")
+        self._begin_request(self.parser.get_http_version())
         self._is_in_head = self._has_begun_head = False
         self._is_one_phase = False
         self._num_head_bytes = 0
         self._num_body_bytes = self._num_framing_bytes = 0
         self._stop_head_timer()
         self._unset_keepalive_if_required()  # set by `on_message_complete` in the same read
-        super().on_headers_complete()
-        self.cycle.transport = cast(asyncio.Transport, JoinedHead(self.transport))
+        self._limit.set_uploading(self)
+
+    def _begin_request(self, version: str) -> None:
+        try:
+            head = read_head(version, self.url, self.headers)
+        except InvalidHead as error:
+            self._parse_problem = replace(_NOT_HTTP, message=f"{_NOT_HTTP.message[:-1]}: {error}.")
+            raise
+        cast(Scope, self.scope).update(
+            method=self.parser.get_method().decode("ascii"),
+            http_version=version,
+            path=head.path,
+            raw_path=head.raw_path,
+            query_string=head.query,
+            headers=head.headers,
+        )
+        is_old = version == "1.0"
+        self.cycle = (Http10Cycle if is_old else RequestResponseCycle)(
+            scope=self.scope,
+            transport=cast(asyncio.Transport, JoinedHead(self.transport)),
+            flow=self.flow,
+            logger=self.logger,
+            access_logger=self.access_logger,
+            access_log=self.access_log,
+            default_headers=self.server_state.default_headers,
+            message_event=asyncio.Event(),
+            expect_100_continue=self.expect_100_continue and not is_old,
+            keep_alive=not is_old and self.parser.should_keep_alive(),
+            on_response=self.on_response_complete,
+        )
+        self._start_asgi_task(self.cycle, self.app)
 
     def on_body(self, body: bytes) -> None:
         self._num_body_bytes += len(body)
@@ -166,10 +240,15 @@ class GuardedProtocol(HttpToolsProtocol):
             self.loop.call_soon(self.flow.resume_reading)
 
     def on_message_complete(self) -> None:
+        if self.parser.should_upgrade():
+            return
         self._is_in_head = True
         self._is_one_phase = False
         super().on_message_complete()
-        if self.cycle.response_complete:  # uvicorn has ended its limit: bytes arrived
+        if not self.cycle.response_complete:
+            self._limit.set_answering(self)
+        else:  # its limit has ended, because bytes arrived
+            self._limit.set_waiting(self)
             self._stop_head_timer()
             self._unset_keepalive_if_required()
             self.timeout_keep_alive_task = self.loop.call_later(
@@ -193,9 +272,6 @@ class GuardedProtocol(HttpToolsProtocol):
         if self._is_ending and not self.transport.is_closing():
             self._close_when_idle()
 
-    def send_400_response(self, msg: str) -> None:
-        self._refuse(self._parse_problem)
-
     @property
     def _is_answering(self) -> bool:
         """A request is complete and its answer is not."""
@@ -215,21 +291,7 @@ class GuardedProtocol(HttpToolsProtocol):
                 return
             self.cycle.disconnected = True
             self.cycle.message_event.set()
-        body = problem.body()
-        retry_after = (
-            b"retry-after: %d\r\n" % problem.retry_after_s if problem.retry_after_s else b""
-        )
-        self.transport.write(
-            b"HTTP/1.1 %d %s\r\ncontent-type: application/json\r\ncontent-length: %d\r\n%s"
-            b"connection: close\r\n\r\n%s"
-            % (
-                problem.status,
-                HTTPStatus(problem.status).phrase.encode(),
-                len(body),
-                retry_after,
-                body,
-            )
-        )
+        self.transport.write(problem.last_answer())
         self._watch_client()
         self.transport.close()
 
@@ -276,6 +338,8 @@ class GuardedProtocol(HttpToolsProtocol):
             self._stall_timer = self.loop.call_later(
                 self._client_stall_timeout_s, self._check_client, num_bytes
             )
+        elif self._is_in_head and not self._is_answering:
+            self._limit.set_waiting(self)
 
     def _check_client(self, num_bytes_before: int) -> None:
         # While an answer is still being written, the buffer may grow although the client reads.
@@ -307,9 +371,14 @@ class GuardedProtocol(HttpToolsProtocol):
         self._head_timer = self.loop.call_later(self._head_timeout_s, self._end_slow_head)
 
     def _end_slow_head(self) -> None:
-        if self._has_begun_head or self.cycle is None:
-            self._refuse(_HEAD_TOO_SLOW)
-        else:  # blank lines, or the rest of a body: there is no request to answer
+        self._end_wait(_HEAD_TOO_SLOW)
+
+    def _end_wait(self, problem: Problem) -> None:
+        """Close the connection, which waits for a request or for the rest of one."""
+        is_unanswered = self.cycle is None or not self.cycle.response_complete
+        if self._has_begun_head or is_unanswered:
+            self._refuse(problem)
+        else:  # there is no request to answer; a client would take it for the next answer
             self.transport.close()
 
     def _stop_head_timer(self) -> None:

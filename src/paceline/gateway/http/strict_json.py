@@ -1,8 +1,9 @@
 """Parse a body that must be one JSON object, and refuse what parsers read differently.
 
-msgspec refuses NaN, Infinity, lone surrogates, bytes that are not UTF-8, and anything after the
-value. This module also refuses repeated keys (parsers use either the first or the last) and deep
-nesting. `json_structure` bounds the number of keys and values before a body is parsed.
+msgspec refuses NaN, Infinity, lone surrogates, bytes that are not UTF-8, byte order marks (`body`
+removes one), and anything after the value. This module also refuses repeated keys (parsers use
+either the first or the last) and deep nesting. `json_structure` bounds the number of keys and
+values before a body is parsed.
 """
 
 from __future__ import annotations
@@ -33,13 +34,14 @@ def parse_object(body: bytes, limits: JsonLimits, num_keys: int | None = None) -
     try:
         parsed = _decode(body)
     except UnicodeDecodeError:
-        raise _malformed("it is not UTF-8") from None
+        raise _malformed(_explain_bytes(body) or "it is not UTF-8") from None
     except RecursionError:
         raise too_deep(limits.max_depth) from None
     except msgspec.DecodeError as error:
         if not body.strip():
             raise _malformed("it is empty") from None
-        raise _malformed(str(error).removeprefix("JSON is malformed: ")) from None
+        reason = _explain_bytes(body) or str(error).removeprefix("JSON is malformed: ")
+        raise _malformed(reason) from None
     if not isinstance(parsed, dict):
         raise _malformed("it must be an object, {…}")
     if num_keys != _count_keys(parsed, limits.max_depth):
@@ -84,6 +86,16 @@ def _refuse_repeated_keys(body: bytes, max_depth: int) -> None:
         json.loads(body, object_pairs_hook=check)
     except RecursionError:  # in the value of a repeated key, which the first parser dropped
         raise too_deep(max_depth) from None
+
+
+def _explain_bytes(body: bytes) -> str | None:
+    """Why this body is not in UTF-8 without a mark, as far as its first bytes show."""
+    encoding = json.detect_encoding(body)
+    if encoding == "utf-8-sig":
+        return "it begins with two byte order marks; send one or none"
+    if encoding != "utf-8":
+        return f"it is {encoding[:6].upper()}; encode it as UTF-8"
+    return None
 
 
 def _malformed(reason: str) -> Refusal:

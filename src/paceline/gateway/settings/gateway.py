@@ -25,6 +25,10 @@ class GatewaySettings:
     """Address of the admin port; an address other than loopback needs `keys.admin_key_file`."""
     admin_port: int = 8001
     """Admin port; 0 for any free one."""
+    probe_host: str = "127.0.0.1"
+    """Address of the probe port."""
+    probe_port: int | None = None
+    """Port with `/health` and `/ready` only; 0 for any free one, None for none."""
     allowed_hosts: frozenset[str] = frozenset()
     """Host names under which clients may address a data port that requires no key. On loopback,
     localhost and IP addresses are always allowed."""
@@ -44,7 +48,8 @@ class GatewaySettings:
     max_tenant_buffered_fraction: float = 0.5
     """Share of `max_buffered_bytes` that the requests of one tenant may take."""
     max_connections: int = 4096
-    """Most connections per port and process; others get a 503 and are closed."""
+    """Most connections per port and process. A further one replaces the one that has waited longest
+    for a request, and gets a 503 when all are being answered."""
     min_client_bytes_per_s: float = 400.0
     """A client that reads an answer more slowly, over `client_stall_timeout_s`, is dropped."""
     max_choices: int = 8
@@ -95,9 +100,10 @@ class GatewaySettings:
     """Remote replicas, and how they are polled."""
 
     def __post_init__(self) -> None:
-        for name in ("port", "admin_port"):
-            if not 0 <= getattr(self, name) <= 65_535:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be from 0 to 65535")
+        for name in ("port", "admin_port", "probe_port"):
+            port = getattr(self, name)
+            if port is not None and not 0 <= port <= 65_535:
+                raise ValueError(f"{name} is {port}; it must be from 0 to 65535")
         if self.workers < 1:
             raise ValueError(f"workers is {self.workers}; it must be at least 1")
         for name in (one.name for one in fields(self)):

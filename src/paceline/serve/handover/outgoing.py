@@ -28,13 +28,14 @@ class Outgoing:
         self._is_draining = False
 
     def offer(self) -> tuple[Offer, Sequence[int]]:
-        """The offer, and the descriptors of both sockets and of each engine's pipe."""
+        """The offer, and the descriptors of the sockets and of each engine's pipe."""
         engines = self._running()
         offer = Offer(
             version=VERSION,
             pid=os.getpid(),
             engines=tuple(map(_offered, engines)),
             changes=self.changes(),
+            num_sockets=len(self._gateway.sockets),
         )
         sockets = [listening.fileno() for listening in self._gateway.sockets]
         return offer, [*sockets, *(engine.guard_pipe for engine in engines)]

@@ -37,13 +37,13 @@ class TakeOver:
     """An offer of a running process, with its file descriptors. Close it."""
 
     def __init__(self, connected: socket.socket, offer: Offer, descriptors: list[int]) -> None:
-        """Owns the connection and the descriptors: both listening sockets, a pipe per engine."""
+        """Owns the connection and the descriptors: the listening sockets, a pipe per engine."""
         self.offer = offer
         self.is_owner = False
         """Whether the engines belong to this process."""
-        data, admin, *pipes = descriptors
-        self.sockets = (socket.socket(fileno=data), socket.socket(fileno=admin))
-        """Of the data port and of the admin port."""
+        self.sockets = tuple(socket.socket(fileno=one) for one in descriptors[: offer.num_sockets])
+        """As in `RunningGateway`."""
+        pipes = descriptors[offer.num_sockets :]
         self._connection = Connection(connected)
         self._offered = {
             engine.name: _running(engine, pipe)
@@ -155,7 +155,7 @@ def _receive_offer(connected: socket.socket) -> tuple[Offer, list[int]]:
             raise HandOverBroken(offer.reason)
         if not isinstance(offer, Offer):
             raise HandOverBroken(f"it sent {type(offer).__name__} instead of Offer")
-        if offer.version != VERSION or len(descriptors) != 2 + len(offer.engines):
+        if offer.version != VERSION or len(descriptors) != (offer.num_sockets + len(offer.engines)):
             raise HandOverBroken(
                 f"process {offer.pid} hands over in version {offer.version}, this one takes over "
                 f"in version {VERSION}; stop the running process first"

@@ -35,7 +35,7 @@ def assert_error(answer: httpx.Response, status: int, code: str, param: str | No
         b'"text"',
         b"null",
         b"{} {}",
-        b"\xef\xbb\xbf{}",
+        b"\xef\xbb\xbf\xef\xbb\xbf{}",
         b'{"model": "\xed\xa0\x80"}',
         b'{"model": "\xc0\xaf"}',
         b'{"model": "\\ud800"}',

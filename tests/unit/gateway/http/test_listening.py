@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
+import resource
 import socket
 import struct
 import time
@@ -138,3 +140,45 @@ def _num_unacked(connection: socket.socket) -> int:
     info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 28)
     (num_unacked,) = struct.unpack_from("I", info, 24)  # tcpi_unacked, see linux/tcp.h
     return int(num_unacked)
+
+
+def test_connections_are_accepted_again_after_the_descriptors_ran_out() -> None:
+    """Those that came meanwhile are closed; the port stays open."""
+    uvloop.run(_run_out_of_descriptors())
+
+
+async def _run_out_of_descriptors() -> None:
+    listener = bind("127.0.0.1", 0, "port")
+    address = listener.getsockname()
+    async with serving(_answer, listener, GatewaySettings(), drain_s=5) as listening:
+        await _ask(socket.create_connection(address))
+        early = socket.socket()
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        highest = max(map(int, os.listdir("/dev/fd")))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1, limits[1]))
+        taken = list[int]()
+        try:
+            with contextlib.suppress(OSError):
+                while True:
+                    taken.append(os.dup(early.fileno()))
+            early.setblocking(False)
+            async with asyncio.timeout(60):
+                await asyncio.get_running_loop().sock_connect(early, address)
+                with contextlib.suppress(ConnectionResetError):
+                    assert await asyncio.get_running_loop().sock_recv(early, 1) == b""
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+            early.close()
+            for descriptor in taken:
+                os.close(descriptor)
+        await _ask(socket.create_connection(address))
+        assert not listening.task.done()
+
+
+async def _ask(client: socket.socket) -> None:
+    reader, writer = await asyncio.open_connection(sock=client)
+    writer.write(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+    async with asyncio.timeout(60):
+        assert (await reader.read()).startswith(b"HTTP/1.1 200 ")
+    writer.close()
+    await writer.wait_closed()  # its descriptor is free

@@ -3,53 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import functools
-from typing import Any
 from unittest.mock import Mock
 
-import uvicorn
-from uvicorn.server import ServerState
-
-from paceline.gateway.http.asgi import App, Receive, Scope, Send, send_body
+from paceline.gateway.http.asgi import Receive, Scope, Send, send_body
 from paceline.gateway.http.errors import Problem
-from paceline.gateway.http.protocol import GuardedProtocol
 from paceline.gateway.http.response import ClientResponse
+from unit.gateway.http.in_memory import connected, turns_of_the_event_loop
 
 FULL = Problem(503, "full", "buffers_full", closes_connection=True)
 PART = b"x" * 250_000
 HEAD = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % (10 * len(PART))
 CHUNKED_HEAD = b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
 CHUNK = b"1\r\nx\r\n"
-
-
-class RecordingTransport(asyncio.Transport):
-    """A connection whose peer is the test."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.written = b""
-        self.is_paused = self.is_closed = False
-
-    def write(self, data: Any) -> None:
-        self.written += data
-
-    def pause_reading(self) -> None:
-        self.is_paused = True
-
-    def resume_reading(self) -> None:
-        self.is_paused = False
-
-    def is_closing(self) -> bool:
-        return self.is_closed
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        pass
-
-    def get_write_buffer_size(self) -> int:
-        return 0
-
-    def close(self) -> None:
-        self.is_closed = True
 
 
 async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
@@ -60,32 +25,9 @@ async def ignore(scope: Scope, receive: Receive, send: Send) -> None:
     await send_body(send, 200, b"{}")
 
 
-def connected(
-    app: App = refuse, *, head_timeout_s: float = 30.0
-) -> tuple[GuardedProtocol, RecordingTransport]:
-    protocol = functools.partial(
-        GuardedProtocol,
-        head_timeout_s=head_timeout_s,
-        client_stall_timeout_s=30.0,
-        min_client_bytes_per_s=1.0,
-        max_connections=10,
-    )
-    config = uvicorn.Config(app, http=protocol, ws="none", lifespan="off", log_config=None)  # type: ignore[arg-type]
-    config.load()
-    connection = protocol(config=config, server_state=ServerState(), app_state={})
-    transport = RecordingTransport()
-    connection.connection_made(transport)
-    return connection, transport
-
-
-async def turns_of_the_event_loop(number: int) -> None:
-    for _ in range(number):
-        await asyncio.sleep(0)
-
-
 async def test_a_read_of_many_small_chunks_is_followed_by_one_pause() -> None:
     """A client may send a chunk for each byte, so that one read has thousands of them."""
-    connection, transport = connected()
+    connection, transport = connected(refuse)
     connection.data_received(CHUNKED_HEAD + 2 * CHUNK)
     await turns_of_the_event_loop(5)
     assert transport.written.startswith(b"HTTP/1.1 503 ")
@@ -157,7 +99,7 @@ async def test_a_request_in_the_same_read_as_the_end_of_such_a_body_has_no_idle_
 
 
 async def test_one_part_of_a_refused_body_is_read_per_turn() -> None:
-    connection, transport = connected()
+    connection, transport = connected(refuse)
     connection.data_received(HEAD + PART)
     await turns_of_the_event_loop(5)
     assert transport.written.startswith(b"HTTP/1.1 503 ")

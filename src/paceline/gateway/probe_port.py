@@ -1,0 +1,55 @@
+"""`ProbePort`: the port for probes alone, which is off unless `server.probe_port` is set.
+
+With several worker processes, the main process serves it: it kills and replaces a worker that
+hangs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+from paceline.gateway.api.probe_app import ProbeApp
+from paceline.gateway.http.listening import Listening, serving
+from paceline.gateway.replicas import ReplicaSource
+from paceline.gateway.settings import GatewaySettings
+from paceline.gateway.time_limits import ADMIN_DRAIN_S, PROBE_TIMEOUT_S
+
+MAX_PROBE_CONNECTIONS = 64
+"""Chosen empirically: each probe has one for milliseconds."""
+
+
+class ProbePort:
+    """The probe port while it is served."""
+
+    def __init__(self, app: ProbeApp, listening: Listening) -> None:
+        self._app = app
+        self._listening = listening
+
+    @property
+    def task(self) -> asyncio.Task[None]:
+        """Ends by itself only when the server fails."""
+        return self._listening.task
+
+    def discourage(self, *, is_accepting: bool = True) -> None:
+        """Answer `/ready` with 503; without `is_accepting`, another process has the socket."""
+        self._app.is_stopping = True
+        self._listening.discourage(is_accepting=is_accepting)
+
+
+@contextlib.asynccontextmanager
+async def serving_probes(
+    source: ReplicaSource, listener: socket.socket, settings: GatewaySettings
+) -> AsyncIterator[ProbePort]:
+    """Serve until the block ends."""
+    app = ProbeApp(source, settings.retry_after_s)
+    limits = replace(
+        settings, body_timeout_s=PROBE_TIMEOUT_S, client_stall_timeout_s=PROBE_TIMEOUT_S
+    )
+    async with serving(
+        app, listener, limits, drain_s=ADMIN_DRAIN_S, max_connections=MAX_PROBE_CONNECTIONS
+    ) as listening:
+        yield ProbePort(app, listening)
