@@ -71,7 +71,7 @@ def test_arguments_for_vllm_are_not_taken_as_the_model() -> None:
         (("--config", "none.yaml"), {}, "none.yaml cannot be read"),
         (("--draft-length-max", "0"), {}, "draft_length_max is 0 (from flag --draft-length-max)"),
         (("/no/such/model",), {}, "/no/such/model does not exist"),
-        ((), {"PACELINE_SERVER__PROT": "1"}, "did you mean server.port?"),
+        ((), {"PACELINE_SERVER__PROT": "1"}, "did you mean PACELINE_SERVER__PORT?"),
         (("--replicas", "64"), {}, "Set replicas to at most"),
         (("--draft", "ngram", "--", "--uds", "/x"), {}, "engine.vllm_args has --uds"),
     ],
@@ -87,7 +87,7 @@ def test_wrong_usage_exits_with_2_and_a_reason(
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("", "there is nothing to serve; set engine.replicas (--replicas)"),
+        ("server: {port: 8000}", "there is nothing to serve; set engine.replicas (--replicas)"),
         ("replicas: [{url: 'http://a:1/v1'}]", "replicas.0: url is 'http://a:1/v1'; leave out"),
         ("replicas: [{dns: 'a:1'}, {model: m}]", "replicas.1: give either url"),
         ("replicas: [{dns: 'a:1', key_file: none.key}]", "key_file none.key cannot be read: No su"),
