@@ -182,8 +182,16 @@ def _load(text: str, *, several: bool) -> Any:
             return documents
         finally:
             loader.dispose()
+    except yaml.MarkedYAMLError as error:
+        raise StrictFileError(_explain(error)) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise StrictFileError(str(error)) from None
+
+
+def _explain(error: yaml.MarkedYAMLError) -> str:
+    mark = error.problem_mark or error.context_mark
+    place = "" if mark is None else f" (line {mark.line + 1}, column {mark.column + 1})"
+    return ": ".join(filter(None, (error.context, error.problem))) + place
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -162,10 +162,13 @@ def _serve(loaded: LoadedSettings, *, take_over: bool, only_checks: bool) -> int
     from paceline.engine.process.supervisor import EngineFailed
     from paceline.gateway import PortTaken, WorkerFailed
     from paceline.gateway.capture.results import CaptureUnusable
+    from paceline.gateway.http.listening import HostUnknown
     from paceline.gateway.keys.record import KeysUnusable
+    from paceline.gateway.preparation import check_ports
     from paceline.gateway.process import start_logging
     from paceline.serve.handover.taking_over import TakeOver, TakeOverFailed
     from paceline.serve.plan import make_plan
+    from paceline.serve.preparation import check_startable
     from paceline.serve.run import serve as run_serve
     from paceline.serve.startup_checks.report import refusals, render_report, warnings
     from paceline.serve.startup_checks.startup import check_startup
@@ -173,7 +176,10 @@ def _serve(loaded: LoadedSettings, *, take_over: bool, only_checks: bool) -> int
 
     start_logging()
     hardware = read_hardware()
-    run_folder = Path(tempfile.mkdtemp(prefix="paceline-"))  # short: socket paths are limited
+    try:
+        run_folder = Path(tempfile.mkdtemp(prefix="paceline-"))  # short: socket paths are limited
+    except OSError as error:
+        return _fail(OSError(f"the temporary folder (TMPDIR) cannot be used: {error}"), 2)
     try:
         plan = make_plan(
             loaded.settings,
@@ -187,7 +193,8 @@ def _serve(loaded: LoadedSettings, *, take_over: bool, only_checks: bool) -> int
                 "server.port is 0, so there is no port to take over; set it (--port) to the port "
                 "of the running server"
             )
-    except (ModelUnfit, ValueError) as error:
+        check_startable(plan, os.environ)
+    except (CaptureUnusable, HostUnknown, KeysUnusable, ModelUnfit, ValueError) as error:
         run_folder.rmdir()
         return _fail(error, 2)
     except EngineMissing as error:
@@ -200,6 +207,11 @@ def _serve(loaded: LoadedSettings, *, take_over: bool, only_checks: bool) -> int
         results = check(has_running_engines=take_over)
         run_folder.rmdir()
         click.echo(render_report(results))
+        try:
+            if not take_over:  # the ports are those of the running server
+                check_ports(plan.gateway)
+        except PortTaken as error:
+            return _fail(error, 1)
         return 1 if refusals(results) or not results else 0
     taken: TakeOver | None = None
     try:
@@ -211,6 +223,8 @@ def _serve(loaded: LoadedSettings, *, take_over: bool, only_checks: bool) -> int
         if reasons := refusals(results):
             click.echo("\n".join(f"paceline: {reason}" for reason in reasons), err=True)
             return 1
+        if taken is None:
+            check_ports(plan.gateway)
         with TerminalOutput(plan.served_name, plan.gateway.keys) as output:
             uvloop.run(
                 run_serve(
@@ -220,9 +234,9 @@ def _serve(loaded: LoadedSettings, *, take_over: bool, only_checks: bool) -> int
                     taken=taken,
                 )
             )
-    except (
-        CaptureUnusable, EngineFailed, KeysUnusable, PortTaken, TakeOverFailed, WorkerFailed,
-    ) as error:  # fmt: skip
+    except (CaptureUnusable, HostUnknown, KeysUnusable) as error:
+        return _fail(error, 2)
+    except (EngineFailed, PortTaken, TakeOverFailed, WorkerFailed) as error:
         return _fail(error, 1)
     except asyncio.CancelledError:  # a second signal: do not wait for requests in flight
         return 0

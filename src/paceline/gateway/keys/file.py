@@ -7,6 +7,7 @@ whole new one. When a changed file cannot be read, the keys read before stay in 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import logging
 import os
@@ -77,6 +78,18 @@ def read_text(path: Path) -> str:
     return _read_bounded(path)[1]
 
 
+def read_regular(path: Path, max_bytes: int) -> tuple[os.stat_result, bytes]:
+    """What a file is, and its first bytes. Raises OSError, also for a pipe or a device, which would
+    make the reader wait."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            is_folder = stat.S_ISDIR(status.st_mode)
+            raise OSError(errno.EINVAL, "it is a folder" if is_folder else "it is not a file")
+        return status, file.read(max_bytes)
+
+
 def create_private(path: Path, content: bytes) -> None:
     """Create a file that only its owner may read; FileExistsError when it already exists.
 
@@ -99,9 +112,7 @@ def _read(path: Path) -> tuple[_Version, KeyRing]:
 
 def _read_bounded(path: Path) -> tuple[_Version, str]:
     try:
-        with path.open("rb") as file:
-            status = os.fstat(file.fileno())
-            content = file.read(MAX_FILE_BYTES + 1)
+        status, content = read_regular(path, MAX_FILE_BYTES + 1)
     except FileNotFoundError:
         raise KeysUnusable(
             f"{path} does not exist; paceline keys create creates it with its first key"
@@ -113,7 +124,9 @@ def _read_bounded(path: Path) -> tuple[_Version, str]:
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         logger.warning("%s is writable by other users; remove that permission: chmod go-w", path)
     try:
-        return (status.st_ino, status.st_size, status.st_ctime_ns), content.decode()
+        return (status.st_ino, status.st_size, status.st_ctime_ns), content.decode(
+            "utf-8-sig"  # editors of some systems put a byte order mark in front
+        )
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise KeysUnusable(f"{path}, line {line}: it is not UTF-8") from None
