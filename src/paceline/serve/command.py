@@ -22,6 +22,7 @@ from paceline.config import ConfigError, LoadedSettings, load_settings
 from paceline.config.printing import render_settings
 from paceline.config.sources import Key
 from paceline.governor.policies.builtin import BUILTIN_POLICIES
+from paceline.strict_command import StrictCommand
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +58,7 @@ _SETTINGS: dict[str, Key] = {
 }
 
 
-class _ServeCommand(click.Command):
+class _ServeCommand(StrictCommand):
     """Separates the arguments after `--`: click alone would take the first of them as MODEL."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
