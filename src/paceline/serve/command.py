@@ -204,18 +204,14 @@ def _serve(loaded: LoadedSettings, *, take_over: bool, only_checks: bool) -> int
     check = functools.partial(
         check_startup, plan, hardware, skipped=loaded.settings.engine.skip_checks
     )
-    if only_checks:
-        results = check(has_running_engines=take_over)
-        run_folder.rmdir()
-        click.echo(render_report(results))
-        try:
-            if not take_over:  # the ports are those of the running server
-                check_ports(plan.gateway)
-        except PortTaken as error:
-            return _fail(error, 1)
-        return 1 if refusals(results) or not results else 0
     taken: TakeOver | None = None
     try:
+        if only_checks:
+            results = check(has_running_engines=take_over)
+            click.echo(render_report(results))
+            if not take_over:  # the ports are those of the running server
+                check_ports(plan.gateway)
+            return 1 if refusals(results) or not results else 0
         if take_over:
             taken = TakeOver.begin(plan.gateway.host, plan.gateway.port)
         results = check(has_running_engines=taken is not None)

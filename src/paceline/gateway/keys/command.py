@@ -142,8 +142,8 @@ def create(
         records = parse_records(text)
         if not admin and any(known.role is not None for known in records):
             raise KeysUnusable(
-                "the file has keys of the admin port, where a key without a role may do everything; "
-                "add --admin, or give another file"
+                "the file has keys of the admin port, where a key without a role may do "
+                "everything; add --admin, or give another file"
             )
         if len(records) >= MAX_KEYS:
             raise KeysUnusable(f"the file has {MAX_KEYS} keys, the maximum; revoke some")
