@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from paceline.gateway.admin.audit import check_audit_file
 from paceline.gateway.capture.prompt_capture import check_capture
 from paceline.gateway.http.listening import bind, resolve
-from paceline.gateway.keys.file import KeyFile
+from paceline.gateway.keys.file import check_key_file
 from paceline.gateway.keys.salt import check_secret
 from paceline.gateway.settings import GatewaySettings
 
@@ -27,7 +27,7 @@ def check_files(settings: GatewaySettings) -> None:
     _refuse_shared_files(settings)
     for path in (keys.file, keys.admin_key_file):
         if path is not None:
-            KeyFile(path)
+            check_key_file(path)
     if keys.salt_path is not None:
         check_secret(keys.salt_path)
     check_audit_file(keys.audit_file)

@@ -24,8 +24,6 @@ logger = logging.getLogger(__name__)
 
 _SECRET_FIELDS = ("key",)
 _MAX_QUERY_CHARS = 500
-_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC
-"""Without blocking, a pipe that nobody reads is an error."""
 _MAX_CHANGE_BYTES = 4096
 """A valid change is shorter; a body may have 8 MiB."""
 
@@ -103,6 +101,10 @@ class AuditLog:
                 "keys.audit_file %s cannot be written (%s); the entry is: %s",
                 self._path, error.strerror, line.decode(),
             )  # fmt: skip
+
+
+_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC
+"""Without blocking, a pipe that nobody reads is an error."""
 
 
 def check_audit_file(path: Path | None) -> None:

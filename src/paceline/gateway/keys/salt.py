@@ -49,9 +49,12 @@ def read_or_create_secret(path: Path) -> bytes:
             created = secrets.token_hex(_NUM_SECRET_BYTES) + "\n"
             with contextlib.suppress(FileExistsError):  # another gateway created it first
                 create_private(path, created.encode())
-        return _read(path)
+        mode, secret = _read(path)
     except OSError as error:
         raise _unusable(path, error) from None
+    if mode & (stat.S_IRWXG | stat.S_IRWXO):
+        logger.warning("%s is readable by other users; remove that permission: chmod 600", path)
+    return secret
 
 
 def check_secret(path: Path) -> None:
@@ -67,17 +70,16 @@ def check_secret(path: Path) -> None:
         raise _unusable(path, error) from None
 
 
-def _read(path: Path) -> bytes:
+def _read(path: Path) -> tuple[int, bytes]:
+    """Mode of the file, and the secret."""
     status, content = read_regular(path, _MAX_BYTES)
     text = content.decode("ascii", "replace").strip()
-    if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-        logger.warning("%s is readable by other users; remove that permission: chmod 600", path)
     if not _SECRET.fullmatch(text):
         raise KeysUnusable(
             f"{path} does not hold 64 hexadecimal digits in lower case; remove it, and the gateway "
             "creates a new one"
         )
-    return bytes.fromhex(text)
+    return status.st_mode, bytes.fromhex(text)
 
 
 def _unusable(path: Path, error: OSError) -> KeysUnusable:
