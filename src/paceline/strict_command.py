@@ -22,7 +22,7 @@ class StrictCommand(click.Command):
                 name, given = one.opts[-1], values.get(one.name or "")
                 if isinstance(one, click.Argument):
                     name = one.make_metavar(ctx).strip("[]")
-                elif not one.multiple and not one.is_flag and counts[one.name] > 1:
+                elif not (one.multiple or getattr(one, "is_flag", False)) and counts[one.name] > 1:
                     raise click.UsageError(
                         f"{name} is given {counts[one.name]} times; give it once"
                     )

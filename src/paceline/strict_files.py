@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import yaml
@@ -40,21 +40,18 @@ class _StrictLoader(yaml.SafeLoader):
         self._depth = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent) and self.peek_event().anchor in self._open_anchors:
-            raise _error("an alias refers to a value that contains it", self.peek_event())
+        event: Any = self.peek_event()  # type: ignore[no-untyped-call]
+        is_alias = isinstance(event, yaml.AliasEvent)
+        if is_alias and event.anchor in self._open_anchors:
+            raise _error("an alias refers to a value that contains it", event)
         if self._depth == MAX_DEPTH:
-            raise _error(f"more than {MAX_DEPTH} levels of nesting", self.peek_event())
-        anchor = self.peek_event().anchor
-        is_alias = self.check_event(yaml.AliasEvent)
-        if anchor is not None and not is_alias:
-            self._open_anchors.add(anchor)
+            raise _error(f"more than {MAX_DEPTH} levels of nesting", event)
+        opened = set() if is_alias or event.anchor is None else {event.anchor}
+        self._open_anchors |= opened
         self._depth += 1
-        try:
-            node: yaml.Node | None = super().compose_node(parent, index)
-        finally:
-            self._depth -= 1
-        if anchor is not None and not is_alias:
-            self._open_anchors.discard(anchor)
+        node: yaml.Node | None = super().compose_node(parent, index)
+        self._depth -= 1
+        self._open_anchors -= opened
         return node
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Hashable, Any]:
@@ -128,13 +125,14 @@ for _kind, _pattern, _first in (
         re.compile(f"^(?:{_pattern})$"),
         [*_first, ""] if _kind == "null" else list(_first),
     )
-for _kind, _construct in {
+_constructors: Mapping[str, Callable[[_StrictLoader, Any], Any]] = {
     "map": _construct_mapping,
     "merge": _refuse_merge,
     "ambiguous": _refuse_ambiguous,
     "int": _construct_int,
     "float": _construct_float,
-}.items():
+}
+for _kind, _construct in _constructors.items():
     _StrictLoader.add_constructor(f"{_TAG}{_kind}", _construct)
 
 
@@ -177,7 +175,7 @@ def _load(text: str, *, several: bool) -> Any:
             if not several:
                 return loader.get_single_data()
             documents = []
-            while loader.check_data():
+            while loader.check_data():  # type: ignore[no-untyped-call]
                 documents.append(loader.get_data())
             return documents
         finally:

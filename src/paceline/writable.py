@@ -1,4 +1,4 @@
-"""Find out whether files can be created in a folder, without leaving one behind."""
+"""Find out whether files can be created in a folder, and leave none."""
 
 from __future__ import annotations
 

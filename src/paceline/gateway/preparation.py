@@ -1,7 +1,7 @@
 """Find out whether a gateway could open what its settings name: ports, key files, folders, hooks.
 
 A start calls this first, and a check of the settings calls nothing else, so both refuse the same.
-It leaves nothing behind: no file, no folder, no port on which a client could connect.
+It leaves nothing: no file, no folder, no port on which a client could connect.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Find out whether everything that a start opens can be opened, before it opens anything.
 
 `paceline serve` and `paceline serve --check` call the same function, so both end with the same exit
-code. It leaves nothing behind.
+code. It leaves nothing.
 """
 
 from __future__ import annotations

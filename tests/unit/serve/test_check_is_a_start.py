@@ -41,7 +41,7 @@ def outcomes(text: str, *arguments: str, **environ: str) -> tuple[Result, Result
         given = ["--replicas", "0", *given]
     before = tree()
     check = CliRunner().invoke(main, ["serve", "--check", *given], env=environ)
-    assert tree() == before, "the check has left something behind"
+    assert tree() == before, "the check has created something"
     start = CliRunner().invoke(main, ["serve", *given], env=environ)
     assert check.exit_code == start.exit_code, (check.output, start.output)
     return check, start

@@ -250,7 +250,6 @@ def _change(path: Path, change: Callable[[str], str]) -> None:
 
 
 def _failed(path: Path, error: KeysUnusable) -> click.ClickException:
-    """The error that ends the command with exit code 2, without a hint on its usage."""
-    failed = click.ClickException(str(error) if str(path) in str(error) else f"{path}, {error}")
-    failed.exit_code = 2
-    return failed
+    """The error that ends the command with exit code 2."""
+    named = str(error) if str(path) in str(error) else f"{path}, {error}"
+    return click.UsageError(named)

@@ -32,6 +32,9 @@ there was none."""
 class KeyFile:
     """The current keys of one file. Raises `KeysUnusable` when it cannot be read at the start."""
 
+    _version: _Version
+    _ring: KeyRing
+
     def __init__(self, path: Path) -> None:
         self._path = path
         self._use(*_read(path))
@@ -58,7 +61,7 @@ class KeyFile:
             logger.info("%s: %d keys are in force", self._path, len(self._ring))
 
     def _use(self, status: os.stat_result, ring: KeyRing) -> None:
-        self._version, self._ring = _version(status), ring
+        self._version, self._ring = _version_in(status), ring
         if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             logger.warning(
                 "%s is writable by other users; remove that permission: chmod go-w", self._path
@@ -144,12 +147,12 @@ def _read_bounded(path: Path) -> tuple[os.stat_result, str]:
 
 def _version_of(path: Path) -> _Version:
     try:
-        return _version(path.stat())
+        return _version_in(path.stat())
     except OSError:
         return None
 
 
-def _version(status: os.stat_result) -> _Version:
+def _version_in(status: os.stat_result) -> _Version:
     return status.st_ino, status.st_size, status.st_ctime_ns
 
 
