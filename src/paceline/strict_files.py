@@ -1,8 +1,9 @@
 """Read the YAML and JSON that people write, without a second meaning of any text.
 
 PyYAML and `json` let the last of two equal keys win, which silently drops what stood under the
-first. YAML 1.1 also reads `off` as false, `1:30` as 90 and `010` as 8. Here the scalars are those
-of the core schema of YAML 1.2, and what two readers could take differently is an error:
+first. YAML 1.1 also reads `off` as false, `1:30` as 90 and `010` as 8. Here only `true` and `false`
+are booleans, as in YAML 1.2; dates are texts, and so is 12e4, which may be a part of a hash. What
+two readers could take differently is an error:
 
 - a key that is repeated, in any mapping, also when one of the two comes from a merge key (`<<`)
 - several documents in one file, and an alias of a value that is not complete
@@ -31,8 +32,12 @@ class StrictFileError(ValueError):
     """The text is not what it must be; the message says where and why."""
 
 
+class StrictDumper(yaml.SafeDumper):
+    """Quotes every text that one of the readers would take for something else."""
+
+
 class _StrictLoader(yaml.SafeLoader):
-    """Builds mappings whose keys differ, from scalars of the core schema."""
+    """Builds mappings whose keys differ."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -110,21 +115,22 @@ _StrictLoader.yaml_implicit_resolvers = {}
 for _kind, _pattern, _first in (
     ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
     ("ambiguous", _AMBIGUOUS.pattern, "-+0123456789"),
-    ("int", r"[-+]?(0|[1-9][0-9_]*)|0x[0-9a-fA-F]+|0o[0-7]+", "-+0123456789"),
+    ("int", r"[-+]?(0|[1-9][0-9_]*)|0x[0-9a-fA-F]+", "-+0123456789"),
     (
         "float",
-        r"[-+]?(\.[0-9]+|[0-9][0-9_]*(\.[0-9]*)?)([eE][-+]?[0-9]+)?"
+        r"[-+]?(\.[0-9]+|[0-9][0-9_]*\.[0-9]*)([eE][-+][0-9]+)?"
         r"|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
         "-+0123456789.",
     ),
     ("null", r"null|Null|NULL|~|", "nN~"),
     ("merge", r"<<", "<"),
 ):
-    _StrictLoader.add_implicit_resolver(
-        f"{_TAG}{_kind}",
-        re.compile(f"^(?:{_pattern})$"),
-        [*_first, ""] if _kind == "null" else list(_first),
-    )
+    for _reader in (_StrictLoader, StrictDumper):
+        _reader.add_implicit_resolver(
+            f"{_TAG}{_kind}",
+            re.compile(f"^(?:{_pattern})$"),
+            [*_first, ""] if _kind == "null" else list(_first),
+        )
 _constructors: Mapping[str, Callable[[_StrictLoader, Any], Any]] = {
     "map": _construct_mapping,
     "merge": _refuse_merge,
@@ -145,6 +151,13 @@ def load_yaml(text: str) -> Any:
     {'policy': 'off'}
     """
     return _load(text, several=False)
+
+
+def dump_yaml(value: Any, **options: Any) -> str:
+    """The value as YAML that `load_yaml` and readers of YAML 1.1 read in the same way; `options`
+    are those of `yaml.dump`."""
+    text: str = yaml.dump(value, Dumper=StrictDumper, **options)
+    return text
 
 
 def load_yaml_documents(text: str) -> list[Any]:

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import pytest
+import yaml
 
-from paceline.strict_files import StrictFileError, load_json, load_yaml, load_yaml_documents
+from paceline.strict_files import (
+    StrictFileError,
+    dump_yaml,
+    load_json,
+    load_yaml,
+    load_yaml_documents,
+)
 
 REPEATED = {
     "a section": "keys: {file: a}\nkeys: {metrics_need_key: false}\n",
@@ -57,10 +64,13 @@ def test_an_error_names_its_line() -> None:
         load_yaml("a: 1\nb: 2\na: 3\n")
 
 
-def test_scalars_are_those_of_yaml_1_2() -> None:
-    text = "[off, yes, No, true, False, 1_000, 0x10, 1e3, 1.5, .inf, null, ~, '010', 2027-01-31]"
+def test_only_true_and_false_are_booleans_and_only_decimals_are_numbers() -> None:
+    text = (
+        "[off, yes, No, true, False, 1_000, 0x10, 12e4, 1.5, 1.5e+2, .inf, null, ~, '010', "
+        "2027-01-31]"
+    )
     assert load_yaml(text) == [
-        *("off", "yes", "No", True, False, 1000, 16, 1000.0, 1.5, float("inf"), None, None),
+        *("off", "yes", "No", True, False, 1000, 16, "12e4", 1.5, 150.0, float("inf"), None, None),
         *("010", "2027-01-31"),
     ]
 
@@ -90,3 +100,12 @@ def test_files_with_several_documents_are_read_where_they_are_usual() -> None:
 def test_json_has_one_meaning_too(text: str, message: str) -> None:
     with pytest.raises(StrictFileError, match=message):
         load_json(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["0595", "-09", "1:30", "+.8", "12e4", "off", "~", "", "0x1", "1_0", "true", "<<", "010"],
+)
+def test_every_text_that_is_written_is_read_again_by_both_kinds_of_readers(text: str) -> None:
+    written = dump_yaml({"revision": text})
+    assert load_yaml(written) == yaml.safe_load(written) == {"revision": text}

@@ -9,11 +9,11 @@ from __future__ import annotations
 import textwrap
 from typing import Any
 
-import yaml
 from pydantic import BaseModel
 
 from paceline.config.protection import why_empty_refused
 from paceline.config.sources import Key, LoadedSettings
+from paceline.strict_files import dump_yaml
 
 _WIDTH = 96
 
@@ -54,5 +54,5 @@ def _plain(node: BaseModel, name: str) -> Any:
 
 
 def _scalar(value: Any) -> str:
-    text: str = yaml.safe_dump(value, default_flow_style=True, width=10_000)
+    text = dump_yaml(value, default_flow_style=True, width=10_000)
     return text.removesuffix("\n").removesuffix("\n...").removesuffix("...").strip()

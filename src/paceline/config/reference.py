@@ -31,8 +31,8 @@ that can be used as the file.
 Unknown and repeated settings are refused, also within an entry of a list; the error names the
 closest setting. So are merge keys (`<<`), several documents in a file, and a file or a section
 without settings. [Security](security.md#settings-that-protect) lists the settings that protect
-something, which are never empty. YAML is read as in its version 1.2: `off` is a text, and `010` and
-`1:30` are refused, because readers take them for different numbers.
+something, which are never empty. In YAML, `off` is a text, and `010` and `1:30` are refused,
+because readers take them for different numbers.
 
 ```yaml
 # paceline.yaml

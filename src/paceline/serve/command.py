@@ -220,8 +220,6 @@ def _serve(loaded: LoadedSettings, *, take_over: bool, only_checks: bool) -> int
         if reasons := refusals(results):
             click.echo("\n".join(f"paceline: {reason}" for reason in reasons), err=True)
             return 1
-        if taken is None:
-            check_ports(plan.gateway)
         with TerminalOutput(plan.served_name, plan.gateway.keys) as output:
             uvloop.run(
                 run_serve(

@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
 from paceline.config import ConfigError, Settings, read_file
+from paceline.strict_files import dump_yaml
 from paceline.tune.values import Cell, RestartConfig, Scalar, TuneError
 
 _GPU_ARGS = ("--tensor-parallel-size", "--pipeline-parallel-size")
@@ -70,7 +70,7 @@ def cell_document(base: Mapping[str, Any], cell: Cell) -> dict[str, Any]:
 
 def render_yaml(document: Mapping[str, Any], comments: Sequence[str]) -> str:
     """The document as YAML, after comment lines."""
-    text = yaml.safe_dump(dict(document), sort_keys=False, allow_unicode=True)
+    text = dump_yaml(dict(document), sort_keys=False, allow_unicode=True)
     return "".join(f"# {line}\n" for line in comments) + text
 
 

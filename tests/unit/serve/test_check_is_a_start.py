@@ -16,17 +16,20 @@ from paceline.cli import main
 from paceline.gateway.http import listening
 from paceline.gateway.keys.record import KeyRecord, hash_secret, make_key, render_line
 from paceline.serve import run as serve_run
+from paceline.serve.plan import ServePlan
 
 REPLICAS = "replicas: [{url: 'http://127.0.0.1:9'}]\n"
 
 
 @pytest.fixture(autouse=True)
 def _working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder of its own, and a start that ends where it would begin to serve."""
+    """A folder of its own, and a start that ends once it has opened its ports."""
     monkeypatch.chdir(tmp_path)
 
-    async def serve(*_: Any, **__: Any) -> None:
-        return None
+    async def serve(plan: ServePlan, **_: Any) -> None:
+        gateway = plan.gateway
+        with listening.bind(gateway.host, gateway.port, "port"):
+            listening.bind(gateway.admin_host, gateway.admin_port, "admin_port").close()
 
     monkeypatch.setattr(serve_run, "serve", serve)
 
