@@ -19,7 +19,7 @@ _FILES = {
     "tomorrow.yaml": "engine: {draft: ngram}\n",
     "none.yaml": "engine: {draft: none}\n",
     "drafted.yaml": "engine: {draft: ngram}\n",
-    "paceline.yaml": "",
+    "paceline.yaml": "server: {lame_duck_s: 0}\n",
 }
 MEASUREMENTS = frozenset({"run.json", "k0.json", "k4.json"})
 """Reports of earlier commands; a command that reads one is parsed only."""

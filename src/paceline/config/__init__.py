@@ -1,6 +1,6 @@
 """The configuration: one frozen tree of settings, loaded from a file, the environment and flags."""
 
-from paceline.config.sources import ConfigError, LoadedSettings, Origin, load_settings
+from paceline.config.sources import ConfigError, LoadedSettings, Origin, load_settings, read_file
 from paceline.config.tree import (
     BUNDLED,
     DialectName,
@@ -29,4 +29,5 @@ __all__ = [
     "Settings",
     "SloSettings",
     "load_settings",
+    "read_file",
 ]

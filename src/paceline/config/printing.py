@@ -1,6 +1,7 @@
 """Print the effective settings as YAML that can be used as the settings file.
 
-Each setting has its description above it and the source of its value after it.
+Each setting has its description above it and the source of its value after it. A setting that would
+be refused as empty is printed as a comment.
 """
 
 from __future__ import annotations
@@ -8,10 +9,11 @@ from __future__ import annotations
 import textwrap
 from typing import Any
 
-import yaml
 from pydantic import BaseModel
 
+from paceline.config.protection import why_empty_refused
 from paceline.config.sources import Key, LoadedSettings
+from paceline.strict_files import dump_yaml
 
 _WIDTH = 96
 
@@ -34,11 +36,23 @@ def _render(loaded: LoadedSettings, node: BaseModel, prefix: Key) -> list[str]:
         if isinstance(value, BaseModel):
             lines += [f"{indent}{name}:", *_render(loaded, value, key)]
         else:
-            plain = node.model_dump(mode="json", include={name})[name]
-            lines.append(f"{indent}{name}: {_scalar(plain)}  # {loaded.origin(key)}")
+            plain = _plain(node, name)
+            unset = why_empty_refused(".".join(key), plain) is not None
+            text = f"# {name}:" if unset else f"{name}: {_scalar(plain)}"
+            lines.append(f"{indent}{text}  # {loaded.origin(key)}")
     return lines
 
 
+def _plain(node: BaseModel, name: str) -> Any:
+    """The value in terms of YAML; entries of a list without what they leave out."""
+    plain = node.model_dump(mode="json", include={name})[name]
+    if isinstance(getattr(node, name), tuple) and any(isinstance(one, dict) for one in plain):
+        plain = [
+            {field: value for field, value in one.items() if value is not None} for one in plain
+        ]
+    return plain
+
+
 def _scalar(value: Any) -> str:
-    text: str = yaml.safe_dump(value, default_flow_style=True, width=10_000)
+    text = dump_yaml(value, default_flow_style=True, width=10_000)
     return text.removesuffix("\n").removesuffix("\n...").removesuffix("...").strip()

@@ -11,7 +11,7 @@ from typing import get_args, get_origin
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from paceline.config.sources import ENV_PREFIX
+from paceline.config.sources import variable_of
 from paceline.config.tree import Settings
 
 _HEAD = """\
@@ -21,12 +21,18 @@ All settings, generated from `src/paceline/config/tree.py`. They come from three
 layer wins:
 
 1. the file: `paceline.yaml` in the working folder, or the file given by `--config`
-2. the environment: `PACELINE_<SECTION>__<SETTING>`, with lists as JSON; variables without `__`
-   are ignored
+2. the environment: `PACELINE_<SECTION>__<SETTING>` in capitals, with lists as JSON; another
+   variable that begins with `PACELINE_` is refused, unless Paceline or Kubernetes uses it
 3. the flags of `paceline serve`; the arguments after `--` are `engine.vllm_args`
 
 `paceline serve --print-config` prints the effective values and where each one comes from, in a form
-that can be used as the file. Unknown settings are refused; the error names the closest setting.
+that can be used as the file.
+
+Unknown and repeated settings are refused, also within an entry of a list; the error names the
+closest setting. So are merge keys (`<<`), several documents in a file, and a file or a section
+without settings. [Security](security.md#settings-that-protect) lists the settings that protect
+something, which are never empty. In YAML, `off` is a text, and `010` and `1:30` are refused,
+because readers take them for different numbers.
 
 ```yaml
 # paceline.yaml
@@ -62,7 +68,7 @@ def render_reference() -> str:
         for name, setting in model.model_fields.items():
             default = setting.default
             shown = "" if default in (None, (), frozenset(), PydanticUndefined) else f"`{default}`"
-            variable = f"{ENV_PREFIX}{section}__{name}".upper()
+            variable = variable_of((section, name))
             meaning = " ".join((setting.description or "").split())
             if is_list:
                 parts.append(f"| `{name}` | {shown} | {meaning} |")

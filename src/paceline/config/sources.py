@@ -2,26 +2,29 @@
 
 A later layer wins: the file (`paceline.yaml` in the working folder, or the given one), the
 environment (`PACELINE_SERVER__PORT=8080`), the flags. No other code reads the environment for
-settings. All errors are reported at once.
+settings. An empty or unknown setting is an error, also where a later layer has a value.
 """
 
 from __future__ import annotations
 
 import difflib
-import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from paceline.config.environment import PREFIX, misspelt
+from paceline.config.protection import is_empty, why_empty_refused
 from paceline.config.tree import Settings
+from paceline.strict_files import StrictFileError, load_json, load_yaml
 
 DEFAULT_FILE = Path("paceline.yaml")
-ENV_PREFIX = "PACELINE_"
+_SIMILAR_FILES = ("paceline.yml", "Paceline.yaml", "Paceline.yml", "PACELINE.YAML", "paceline.YAML")
+"""Names that somebody may give the settings file, and that are not read."""
 
 Key = tuple[str, ...]
 """Path of a setting in the tree, for example ("server", "port")."""
@@ -67,19 +70,23 @@ def load_settings(
     `flags` maps a setting to (the flag's name, its value) and holds only flags that were given.
     Without `file`, `paceline.yaml` is read if it exists.
     """
-    values: dict[Key, Any] = {}
-    origins: dict[Key, Origin] = {}
-    path = file or (DEFAULT_FILE if DEFAULT_FILE.exists() else None)
+    path = _find_file() if file is None else file
+    layers: list[tuple[Key, Any, Origin]] = []
     if path is not None:
-        for key, value in _flatten(_read_file(path)):
-            values[key], origins[key] = value, Origin("file", str(path))
-    for name, key, text in _environment(environ):
-        values[key], origins[key] = _parse(text), Origin("environment", name)
-    for key, (flag, value) in flags.items():
-        values[key], origins[key] = value, Origin("flag", flag)
-    unknown = [_describe_unknown(key, origins[key]) for key in values if key not in SETTING_KEYS]
-    if unknown:
-        raise ConfigError("\n".join(unknown))
+        origin = Origin("file", str(path))
+        layers += [(key, value, origin) for key, value in _flatten(read_file(path))]
+    layers += [
+        (key, _parse(name, environ[name]), Origin("environment", name))
+        for name, key in VARIABLES.items()
+        if name in environ
+    ]
+    layers += [(key, value, Origin("flag", flag)) for key, (flag, value) in flags.items()]
+    wrong = [sentence for one in layers for sentence in _errors_of(*one)]
+    wrong += misspelt(environ, VARIABLES)
+    if wrong:
+        raise ConfigError("\n".join(wrong))
+    values = {key: value for key, value, _ in layers}
+    origins = {key: origin for key, _, origin in layers}
     try:
         settings = Settings.model_validate(_nest(values))
     except ValidationError as error:
@@ -99,20 +106,34 @@ def setting_keys(model: type[BaseModel] = Settings, prefix: Key = ()) -> Iterato
             yield (*prefix, name)
 
 
+def variable_of(key: Key) -> str:
+    """The name of a setting in the environment."""
+    return PREFIX + "__".join(key).upper()
+
+
 SETTING_KEYS: Sequence[Key] = tuple(setting_keys())
+VARIABLES: Mapping[str, Key] = {variable_of(key): key for key in SETTING_KEYS if len(key) > 1}
+"""The settings by their names in the environment; `replicas` has none."""
+SECTIONS = frozenset(key[:-1] for key in SETTING_KEYS if len(key) > 1)
 
 
-def _read_file(path: Path) -> Mapping[str, Any]:
+def read_file(path: Path) -> Mapping[str, Any]:
+    """The sections of a settings file, unchecked. Raises ConfigError if it has none."""
+    if not str(path).strip():
+        raise ConfigError("the name of the settings file is empty; give an existing file")
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = load_yaml(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(
             f"{path} cannot be read: {error.strerror}; give an existing file with --config"
         ) from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not valid YAML: {error}") from None
-    if content is None:
-        return {}
+    except (StrictFileError, ValueError) as error:
+        raise ConfigError(f"{path} is not valid: {error}") from None
+    if content is None or content == {}:
+        raise ConfigError(
+            f"{path} contains no settings; it may have been cut off. Write at least one, or remove "
+            "the file to use the defaults"
+        )
     if not isinstance(content, dict):
         raise ConfigError(
             f"{path} contains a {type(content).__name__}; it must contain a mapping of sections"
@@ -120,37 +141,57 @@ def _read_file(path: Path) -> Mapping[str, Any]:
     return content
 
 
+def _find_file() -> Path | None:
+    """The settings file of the working folder. Raises ConfigError for one with a similar name."""
+    if os.path.lexists(DEFAULT_FILE):  # a link that leads nowhere is an error, not a missing file
+        return DEFAULT_FILE
+    for name in _SIMILAR_FILES:
+        if os.path.lexists(name):
+            raise ConfigError(
+                f"the working folder has {name}, which is not read; rename it to {DEFAULT_FILE}, "
+                f"or give it with --config {name}"
+            )
+    return None
+
+
 def _flatten(tree: Mapping[Any, Any], prefix: Key = ()) -> Iterator[tuple[Key, Any]]:
-    sections = {key[: len(prefix) + 1] for key in SETTING_KEYS if len(key) > len(prefix) + 1}
+    """Every setting with its value; a section that holds no mapping is left whole."""
     for name, value in tree.items():
         key = (*prefix, str(name))
-        if key in sections and isinstance(value, dict):
+        if key in SECTIONS and isinstance(value, dict) and value:
             yield from _flatten(value, key)
-        elif key in sections and value is None:
-            continue  # a section without settings
         else:
             yield key, value
 
 
-def _environment(environ: Mapping[str, str]) -> Iterator[tuple[str, Key, str]]:
-    """Settings from variables named PACELINE_<SECTION>__<SETTING>, in upper or lower case.
+def _errors_of(key: Key, value: Any, origin: Origin) -> Iterator[str]:
+    """What is wrong with one value, as far as its name and its emptiness show."""
+    name = ".".join(key)
+    if key in SECTIONS or (key == ("replicas",) and value is None):
+        given = "empty" if is_empty(value) else f"a {type(value).__name__}"
+        yield f"{name} is {given} (from {origin}); give its settings, or remove the section"
+    elif key not in SETTING_KEYS:
+        yield _describe_unknown(key, origin)
+    elif key == ("replicas",) and isinstance(value, list):
+        for index, entry in enumerate(value):
+            for field, inner in entry.items() if isinstance(entry, dict) else ():
+                reason = why_empty_refused(f"replicas.{field}", inner)
+                if reason is not None:
+                    reason = reason.removeprefix("replicas.")
+                    yield f"replicas.{index}.{reason} (from {origin})"
+    elif reason := why_empty_refused(name, value):
+        yield f"{reason} (from {origin})"
 
-    Variables without the double underscore are not settings: Kubernetes, for example, sets
-    PACELINE_PORT in every pod of a namespace that has a service called paceline.
-    """
-    for name in sorted(environ):
-        path = name.removeprefix(ENV_PREFIX)
-        if path != name and "__" in path:
-            yield name, tuple(path.lower().split("__")), environ[name]
 
-
-def _parse(text: str) -> Any:
+def _parse(name: str, text: str) -> Any:
     """JSON for lists and mappings; pydantic converts everything else."""
-    if text[:1] in "[{" and text:
+    if text[:1] in ("[", "{"):
         try:
-            return json.loads(text)
-        except ValueError:
-            return text
+            return load_json(text)
+        except StrictFileError as error:
+            raise ConfigError(
+                f"the environment variable {name} is not valid JSON: {error}"
+            ) from None
     return None if text == "" else text
 
 
@@ -170,7 +211,7 @@ def _describe_unknown(key: Key, origin: Origin) -> str:
     near = (
         # The right name in a wrong section or none; else a typo in the whole key or its last part.
         [name for name, known in zip(names, SETTING_KEYS, strict=True) if known[-1] == key[-1]]
-        or difflib.get_close_matches(given, names, n=1)
+        or difflib.get_close_matches(given, [*names, *map(".".join, SECTIONS)], n=1)
         or difflib.get_close_matches(key[-1], names, n=1)
     )
     hint = (

@@ -12,13 +12,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
 
+from paceline.config.scalars import check_hosts, check_scalar
 from paceline.governor.policies.builtin import DEFAULT_POLICY
 from paceline.policy_registry import find_policy
 
@@ -48,6 +49,11 @@ class _Frozen(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False
     )
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _is_no_mistake(cls, value: Any, info: ValidationInfo) -> Any:
+        return check_scalar(cls.model_fields[info.field_name or ""].annotation, value)
 
 
 class ServerSettings(_Frozen):
@@ -107,6 +113,11 @@ class ServerSettings(_Frozen):
     seconds. After it they are ended with an error."""
     log_prompts: bool = False
     """Whether the log contains the texts of engine errors, which may quote prompts and answers."""
+
+    @field_validator("allowed_hosts")
+    @classmethod
+    def _are_host_names(cls, hosts: frozenset[str]) -> frozenset[str]:
+        return check_hosts(hosts)
 
 
 class EngineSettings(_Frozen):
@@ -385,8 +396,6 @@ class Settings(_Frozen):
     """Capture of prompts, for training a draft on them. Off by default."""
     fleet: FleetSettings = FleetSettings()
     """Health polls, load readings and DNS resolution of replicas."""
-    replicas: Annotated[
-        tuple[ReplicaSettings, ...], BeforeValidator(lambda value: () if value is None else value)
-    ] = ()
+    replicas: tuple[ReplicaSettings, ...] = ()
     """Remote replicas, a list of mappings; only in the file. They serve in addition to the local
     engines."""

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import yaml
 
 from paceline.deploy.values import DeployError
+from paceline.strict_files import StrictFileError, load_yaml_documents
 
 Resource = Mapping[str, Any]
 
@@ -50,8 +51,8 @@ def resources_of(files: Mapping[str, str]) -> dict[str, Resource]:
 
 def _documents(name: str, text: str) -> list[Any]:
     try:
-        return list(yaml.safe_load_all(text))
-    except yaml.YAMLError as error:
+        return load_yaml_documents(text)
+    except StrictFileError as error:
         raise DeployError(f"{name} is not valid YAML: {error}") from None
 
 

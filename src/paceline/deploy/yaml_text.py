@@ -7,8 +7,10 @@ from typing import Any
 
 import yaml
 
+from paceline.strict_files import StrictDumper
 
-class _Dumper(yaml.SafeDumper):
+
+class _Dumper(StrictDumper):
     """Writes a value again wherever it occurs: Kubernetes' tools read no anchors."""
 
     def ignore_aliases(self, data: Any) -> bool:

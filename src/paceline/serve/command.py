@@ -22,6 +22,7 @@ from paceline.config import ConfigError, LoadedSettings, load_settings
 from paceline.config.printing import render_settings
 from paceline.config.sources import Key
 from paceline.governor.policies.builtin import BUILTIN_POLICIES
+from paceline.strict_command import StrictCommand
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +58,7 @@ _SETTINGS: dict[str, Key] = {
 }
 
 
-class _ServeCommand(click.Command):
+class _ServeCommand(StrictCommand):
     """Separates the arguments after `--`: click alone would take the first of them as MODEL."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -162,10 +163,13 @@ def _serve(loaded: LoadedSettings, *, take_over: bool, only_checks: bool) -> int
     from paceline.engine.process.supervisor import EngineFailed
     from paceline.gateway import PortTaken, WorkerFailed
     from paceline.gateway.capture.results import CaptureUnusable
+    from paceline.gateway.http.listening import HostUnknown
     from paceline.gateway.keys.record import KeysUnusable
+    from paceline.gateway.preparation import check_ports
     from paceline.gateway.process import start_logging
     from paceline.serve.handover.taking_over import TakeOver, TakeOverFailed
     from paceline.serve.plan import make_plan
+    from paceline.serve.preparation import check_startable
     from paceline.serve.run import serve as run_serve
     from paceline.serve.startup_checks.report import refusals, render_report, warnings
     from paceline.serve.startup_checks.startup import check_startup
@@ -173,7 +177,10 @@ def _serve(loaded: LoadedSettings, *, take_over: bool, only_checks: bool) -> int
 
     start_logging()
     hardware = read_hardware()
-    run_folder = Path(tempfile.mkdtemp(prefix="paceline-"))  # short: socket paths are limited
+    try:
+        run_folder = Path(tempfile.mkdtemp(prefix="paceline-"))  # short: socket paths are limited
+    except OSError as error:
+        return _fail(OSError(f"the temporary folder (TMPDIR) cannot be used: {error}"), 2)
     try:
         plan = make_plan(
             loaded.settings,
@@ -187,7 +194,8 @@ def _serve(loaded: LoadedSettings, *, take_over: bool, only_checks: bool) -> int
                 "server.port is 0, so there is no port to take over; set it (--port) to the port "
                 "of the running server"
             )
-    except (ModelUnfit, ValueError) as error:
+        check_startable(plan, os.environ)
+    except (CaptureUnusable, HostUnknown, KeysUnusable, ModelUnfit, ValueError) as error:
         run_folder.rmdir()
         return _fail(error, 2)
     except EngineMissing as error:
@@ -196,13 +204,14 @@ def _serve(loaded: LoadedSettings, *, take_over: bool, only_checks: bool) -> int
     check = functools.partial(
         check_startup, plan, hardware, skipped=loaded.settings.engine.skip_checks
     )
-    if only_checks:
-        results = check(has_running_engines=take_over)
-        run_folder.rmdir()
-        click.echo(render_report(results))
-        return 1 if refusals(results) or not results else 0
     taken: TakeOver | None = None
     try:
+        if only_checks:
+            results = check(has_running_engines=take_over)
+            click.echo(render_report(results))
+            if not take_over:  # the ports are those of the running server
+                check_ports(plan.gateway)
+            return 1 if refusals(results) or not results else 0
         if take_over:
             taken = TakeOver.begin(plan.gateway.host, plan.gateway.port)
         results = check(has_running_engines=taken is not None)
@@ -220,9 +229,9 @@ def _serve(loaded: LoadedSettings, *, take_over: bool, only_checks: bool) -> int
                     taken=taken,
                 )
             )
-    except (
-        CaptureUnusable, EngineFailed, KeysUnusable, PortTaken, TakeOverFailed, WorkerFailed,
-    ) as error:  # fmt: skip
+    except (CaptureUnusable, HostUnknown, KeysUnusable) as error:
+        return _fail(error, 2)
+    except (EngineFailed, PortTaken, TakeOverFailed, WorkerFailed) as error:
         return _fail(error, 1)
     except asyncio.CancelledError:  # a second signal: do not wait for requests in flight
         return 0

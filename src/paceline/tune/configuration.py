@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
-from paceline.config import Settings
+from paceline.config import ConfigError, Settings, read_file
+from paceline.strict_files import dump_yaml
 from paceline.tune.values import Cell, RestartConfig, Scalar, TuneError
 
 _GPU_ARGS = ("--tensor-parallel-size", "--pipeline-parallel-size")
@@ -24,15 +24,12 @@ _GPU_ARGS = ("--tensor-parallel-size", "--pipeline-parallel-size")
 
 def load_base(config: Path | None, model: str | None) -> dict[str, Any]:
     """The user's configuration as it is in the file, with MODEL in place of its model."""
-    loaded: Any = {}
+    document: dict[str, Any] = {}
     if config is not None:
         try:
-            loaded = yaml.safe_load(config.read_text(encoding="utf-8")) or {}
-        except (OSError, ValueError, yaml.YAMLError) as error:
-            raise TuneError(f"--config {config} cannot be read: {error}") from None
-    if not isinstance(loaded, dict):
-        raise TuneError(f"--config {config} holds a {type(loaded).__name__}; it must be a mapping")
-    document: dict[str, Any] = loaded
+            document = dict(read_file(config))
+        except ConfigError as error:
+            raise TuneError(f"--config: {error}") from None
     if model is not None:
         document = _with_setting(document, "engine.model", model)
     check_document(document, "the configuration")
@@ -73,7 +70,7 @@ def cell_document(base: Mapping[str, Any], cell: Cell) -> dict[str, Any]:
 
 def render_yaml(document: Mapping[str, Any], comments: Sequence[str]) -> str:
     """The document as YAML, after comment lines."""
-    text = yaml.safe_dump(dict(document), sort_keys=False, allow_unicode=True)
+    text = dump_yaml(dict(document), sort_keys=False, allow_unicode=True)
     return "".join(f"# {line}\n" for line in comments) + text
 
 

@@ -20,8 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from paceline.strict_files import load_yaml
 from paceline.tune.values import POLICY, LiveSetting, RestartConfig, Scalar, TuneError
 
 _MAX_CELLS = 2000
@@ -95,8 +94,8 @@ def default_space(drafter: str, max_draft_length: int) -> SearchSpace:
 def load_space(file: Path) -> SearchSpace:
     """The space in a file. Raises TuneError that names what is wrong."""
     try:
-        document = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError) as error:
+        document = load_yaml(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
         raise TuneError(f"--space {file} cannot be read: {error}") from None
     try:
         return parse_space(document)

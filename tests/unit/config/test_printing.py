@@ -39,4 +39,5 @@ def test_each_setting_is_printed_with_its_description_and_origin() -> None:
     assert "  # Data port, with the OpenAI API; 0 for any free port.\n" in text
     assert "  port: 81  # flag --port\n" in text
     for *section, name in SETTING_KEYS:
-        assert f"\n{'  ' * len(section)}{name}: " in text
+        indent = "  " * len(section)
+        assert f"\n{indent}{name}: " in text or f"\n{indent}# {name}:  # default\n" in text

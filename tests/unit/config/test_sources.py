@@ -44,12 +44,6 @@ def test_the_file_in_the_working_folder_is_read_by_default(
     assert load_settings({}, {}).settings.engine.draft == "ngram"
 
 
-def test_a_section_without_settings_is_valid(tmp_path: Path) -> None:
-    file = tmp_path / "p.yaml"
-    file.write_text("server:\nengine:\n")
-    assert load_settings({}, {}, file).settings == Settings()
-
-
 def test_lists_are_given_as_json_in_the_environment() -> None:
     environ = {
         "PACELINE_ENGINE__POLICY": "schedule",
@@ -64,10 +58,10 @@ def test_lists_are_given_as_json_in_the_environment() -> None:
 @pytest.mark.parametrize(
     ("environ", "message"),
     [
-        ({"PACELINE_SERVER__PROT": "1"}, "server.prot is not a setting"),
-        ({"PACELINE_SERVER__PROT": "1"}, "did you mean server.port?"),
-        ({"PACELINE_SERVER__DRAFT": "none"}, "did you mean engine.draft?"),
-        ({"PACELINE_SERVR__PORT": "1"}, "did you mean server.port?"),
+        ({"PACELINE_SERVER__PROT": "1"}, "PACELINE_SERVER__PROT is not a setting"),
+        ({"PACELINE_SERVER__PROT": "1"}, "did you mean PACELINE_SERVER__PORT?"),
+        ({"PACELINE_SERVER__DRAFT": "none"}, "did you mean PACELINE_ENGINE__DRAFT?"),
+        ({"PACELINE_SERVR__PORT": "1"}, "did you mean PACELINE_SERVER__PORT?"),
         ({"PACELINE_SERVER__PORT": "eighty"}, "server.port is 'eighty'"),
         ({"PACELINE_SERVER__PORT": "70000"}, "less than or equal to 65535"),
         ({"PACELINE_SERVER__DRAIN_TIMEOUT_S": "inf"}, "finite number"),
@@ -158,9 +152,9 @@ def test_an_error_in_a_list_names_the_entry(tmp_path: Path, content: str, messag
     assert message in str(caught.value)
 
 
-def test_an_empty_replicas_section_is_an_empty_list(tmp_path: Path) -> None:
+def test_an_empty_list_of_replicas_is_the_default(tmp_path: Path) -> None:
     file = tmp_path / "p.yaml"
-    file.write_text("replicas:\n")
+    file.write_text("replicas: []\n")
     assert load_settings({}, {}, file).settings == Settings()
 
 

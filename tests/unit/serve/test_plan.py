@@ -36,7 +36,9 @@ def test_the_engine_gets_the_bounds_of_the_service(
 ) -> None:
     """A longest pause by default, which null in the file leaves out."""
     file = tmp_path / "paceline.yaml"
-    file.write_text(yaml.safe_dump({"engine": {"model": "someone/else"}, "slo": slo}))
+    file.write_text(
+        yaml.safe_dump({"engine": {"model": "someone/else"}} | ({"slo": slo} if slo else {}))
+    )
     plan = make_plan(
         load_settings({}, {}, file).settings,
         read_hardware(),

@@ -99,7 +99,7 @@ def test_the_base_is_the_file_with_the_model_replaced(tmp_path: Path) -> None:
     assert load_base(file, "b") == {"engine": {"model": "b", "draft": "none"}}
     assert load_base(None, None) == {}
     file.write_text("- 1\n")
-    with pytest.raises(TuneError, match="holds a list; it must be a mapping"):
+    with pytest.raises(TuneError, match="contains a list; it must contain a mapping"):
         load_base(file, None)
     file.write_text("engine: {drat: none}\n")
     with pytest.raises(TuneError, match=r"not allowed: engine\.drat"):

@@ -5,7 +5,6 @@ What measures is imported only when the command is executed, so that `--help` st
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from paceline.finite_float import FiniteFloat
 from paceline.option_types import ABOVE_0, JSON_FILE, OUTPUT_FILE, refuse_unwritable_file
 from paceline.printable import printable
 from paceline.server_options import MODEL, api_key_option
+from paceline.strict_files import load_json
 from paceline.workloads import WorkloadError
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def _parse_config(a: str, b: str, settings: dict[str, Any]) -> CompareConfig:
 
 def _parse_extra_body(text: str | None) -> dict[str, Any]:
     try:
-        extra_body = {} if text is None else json.loads(text)
+        extra_body = {} if text is None else load_json(text)
     except ValueError as error:
         raise click.UsageError(f"--extra-body is {text!r}, which is not JSON: {error}") from error
     if not isinstance(extra_body, dict):

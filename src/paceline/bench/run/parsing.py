@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from paceline.bench.results.slo import Slo, parse_slo
 from paceline.bench.run.config import BenchError, RunConfig, parse_server_url
 from paceline.bench.run.options import DEFAULT_NUM_REQUESTS
 from paceline.bench.run.phase_file import load_phases
+from paceline.strict_files import load_json
 
 _LOADS = {
     "concurrency": "--concurrency (closed loop)",
@@ -81,7 +81,7 @@ def _parse_extra_body(text: str | None) -> dict[str, Any]:
     if text is None:
         return {}
     try:
-        extra_body = json.loads(text)
+        extra_body = load_json(text)
     except ValueError as error:
         raise click.UsageError(f"--extra-body is {text!r}, which is not JSON: {error}") from error
     if not isinstance(extra_body, dict):

@@ -6,9 +6,8 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
 from paceline.bench.load.loads import ClosedLoop, OpenLoop
+from paceline.strict_files import StrictFileError, load_yaml
 from paceline.workloads import FieldReader, WorkloadError, load_workload, workload_names
 
 _PHASE_FIELDS = (
@@ -63,10 +62,10 @@ def load_phases(path: Path) -> tuple[PhaseConfig, ...]:
     Files of prompts are relative to the file of phases.
     """
     try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+        document = load_yaml(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise WorkloadError(f"cannot read {path}: {error}") from error
-    except yaml.YAMLError as error:
+    except StrictFileError as error:
         raise WorkloadError(f"{path} is neither YAML nor JSON: {error}") from error
     fields = FieldReader(document, str(path))
     fields.refuse_unknown(("phases",))

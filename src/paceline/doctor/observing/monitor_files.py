@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 from paceline.doctor.errors import DoctorError
 from paceline.doctor.readings.monitors import (
@@ -17,6 +14,7 @@ from paceline.doctor.readings.monitors import (
     monitors_of_dashboard,
     monitors_of_rules,
 )
+from paceline.strict_files import load_json, load_yaml_documents
 
 MAX_FILE_BYTES = 16 * 2**20
 
@@ -33,11 +31,11 @@ def read_monitors(rules: Sequence[Path], dashboards: Sequence[Path]) -> tuple[Mo
 
 
 def _rules(text: str) -> tuple[Monitor, ...]:
-    return monitors_of_rules(list(yaml.safe_load_all(text)))
+    return monitors_of_rules(load_yaml_documents(text))
 
 
 def _dashboard(text: str) -> tuple[Monitor, ...]:
-    return monitors_of_dashboard(json.loads(text))
+    return monitors_of_dashboard(load_json(text))
 
 
 def _read(file: Path, what: str, parse: Any) -> tuple[Monitor, ...]:
@@ -49,6 +47,6 @@ def _read(file: Path, what: str, parse: Any) -> tuple[Monitor, ...]:
         found: tuple[Monitor, ...] = parse(content.decode("utf-8"))
     except OSError as error:
         raise DoctorError(f"{file} cannot be read: {error.strerror or error}") from error
-    except (ValueError, RecursionError, yaml.YAMLError, NoMonitors) as error:
+    except (ValueError, RecursionError, NoMonitors) as error:
         raise DoctorError(f"{file} is no {what}: {' '.join(str(error).split())[:200]}") from error
     return found

@@ -19,7 +19,8 @@ from paceline.compatibility.vocabularies import (
     compare_vocabularies,
 )
 
-_HUGGING_FACE_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+_HUGGING_FACE_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/\w[\w.-]*", re.ASCII)
+"""A name begins with a letter or a digit; ./x and ../x are paths."""
 _WEIGHTS = ("*.safetensors", "*.bin", "*.gguf", "*.pt")
 
 
@@ -36,6 +37,8 @@ def check_model(model: str) -> None:
             raise ModelUnfit(f"{folder} contains no weights; it needs one of {', '.join(_WEIGHTS)}")
     elif folder.exists():
         raise ModelUnfit(f"{model} is a file; give the folder that contains config.json")
+    elif folder.is_symlink():
+        raise ModelUnfit(f"{model} is a link to a folder that does not exist")
     elif not _HUGGING_FACE_NAME.fullmatch(model):
         raise ModelUnfit(
             f"{model} does not exist; give a model folder, or a Hugging Face name like "

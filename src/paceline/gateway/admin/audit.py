@@ -5,6 +5,7 @@ With `keys.audit_file` the lines are appended to that file, else they are warnin
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ import msgspec
 from paceline.gateway.http.asgi import Scope
 from paceline.gateway.keys.access import Operator
 from paceline.gateway.keys.record import KeysUnusable
+from paceline.writable import check_writable_folder
 
 logger = logging.getLogger(__name__)
 
@@ -78,13 +80,9 @@ class AuditLog:
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
+        check_audit_file(path)
         if path is not None:
-            try:
-                os.close(_open(path))
-            except OSError as error:
-                raise KeysUnusable(
-                    f"keys.audit_file {path} cannot be written: {error.strerror}"
-                ) from None
+            os.close(_open(path))
 
     def write(self, entry: AuditEntry) -> None:
         """Append one line. An entry that the file does not take goes to the log."""
@@ -105,5 +103,27 @@ class AuditLog:
             )  # fmt: skip
 
 
+_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC
+"""Without blocking, a pipe that nobody reads is an error."""
+
+
+def check_audit_file(path: Path | None) -> None:
+    """Raise `KeysUnusable` unless lines can be appended to the file. Does not create it."""
+    if path is None:
+        return
+    try:
+        if os.path.lexists(path):
+            os.close(os.open(path, _FLAGS))
+        else:
+            check_writable_folder(path.absolute().parent)
+            if not path.absolute().parent.is_dir():
+                raise FileNotFoundError(errno.ENOENT, "its folder does not exist")
+    except OSError as error:
+        raise KeysUnusable(
+            f"keys.audit_file {path} cannot be written: {error.strerror}; set it to a path where a "
+            "file can be created"
+        ) from None
+
+
 def _open(path: Path) -> int:
-    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    return os.open(path, _FLAGS | os.O_CREAT, 0o600)

@@ -30,6 +30,7 @@ from paceline.gateway.keys.ring import Tenant
 from paceline.gateway.requests.validation import CheckedRequest
 from paceline.gateway.settings.capture import CaptureSettings
 from paceline.gateway.time_limits import CAPTURE_CLOSE_S, CAPTURE_TIDY_PERIOD_S
+from paceline.writable import check_writable_folder
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +73,7 @@ class PromptCapture:
         self._draw = draw
         self._clock = clock
         self._monotonic = monotonic
-        self._redact = None if settings.redact is None else load_redaction(settings.redact)
+        self._redact = check_capture(settings)
         folder = CaptureFolder(settings.folder)
         bounds = CaptureBounds(settings.max_bytes, settings.max_age_s, num_processes)
         self._max_line_bytes = bounds.segment_bytes
@@ -185,6 +186,24 @@ class PromptCapture:
         self._has_failed = True
 
 
+def check_capture(settings: CaptureSettings) -> Redact | None:
+    """The hook, once it is known that the folder takes files. Creates nothing.
+
+    Raises `CaptureUnusable`.
+    """
+    redact = None if settings.redact is None else load_redaction(settings.redact)
+    folder = settings.folder
+    if folder is not None:
+        try:
+            check_writable_folder(folder)
+        except OSError as error:
+            raise CaptureUnusable(
+                f"capture.folder {folder} cannot be used: {error.strerror}; set it to a folder in "
+                "which files can be created"
+            ) from None
+    return redact
+
+
 def load_redaction(name: str) -> Redact:
     """The function called `module:function`. Raises `CaptureUnusable`."""
     module_name, _, path = name.partition(":")
@@ -192,7 +211,7 @@ def load_redaction(name: str) -> Redact:
         found: Any = importlib.import_module(module_name)
         for part in path.split("."):
             found = getattr(found, part)
-    except Exception as error:  # a module may raise anything
+    except (Exception, SystemExit) as error:  # a module may raise anything
         raise CaptureUnusable(
             f"capture.redact is {name}, which cannot be imported: {error}"
         ) from error

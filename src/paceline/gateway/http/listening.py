@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import functools
 import socket
 from collections.abc import AsyncIterator, Iterator
@@ -34,18 +35,31 @@ class PortTaken(Exception):
     """A port cannot be opened. The message names the port, the reason and the setting."""
 
 
-def bind(host: str, port: int, setting: str) -> socket.socket:
-    """A listening socket. The message of `PortTaken` names `setting`."""
-    family, kind, protocol, address = _resolve(host, port)
+class HostUnknown(PortTaken):
+    """A host is not an address of this machine, nor a name of one."""
+
+
+def bind(host: str, port: int, setting: str, *, listens: bool = True) -> socket.socket:
+    """A listening socket. The message of `PortTaken` names `setting`.
+
+    Without `listens`, it only finds out whether it could listen: no client can connect.
+    """
+    family, kind, protocol, address = resolve(host, port, setting)
     listener = socket.socket(family, kind, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         for option, num_bytes in _SOCKET_BUFFER_BYTES.items():  # connections inherit both
             listener.setsockopt(socket.SOL_SOCKET, option, num_bytes)
         listener.bind(address)
-        listener.listen(2048)  # clients may connect from here on, and wait until the port is served
+        if listens:
+            listener.listen(2048)  # clients may connect from here on, and wait until it is served
     except OSError as error:
         listener.close()
+        if error.errno == errno.EADDRNOTAVAIL:
+            raise HostUnknown(
+                f"The address {host!r} is not one of this machine; set {_host_setting(setting)} to "
+                "one that is."
+            ) from None
         raise PortTaken(
             f"Port {port} on {host} cannot be opened ({error.strerror}); set server.{setting}"
             f"{_FLAGS.get(setting, '')} to a free one, or to 0 to have one chosen."
@@ -56,20 +70,28 @@ def bind(host: str, port: int, setting: str) -> socket.socket:
 
 def is_bound_to(listener: socket.socket, host: str, port: int) -> bool:
     """Whether `bind(host, port, …)` would give a socket of the same address; never for port 0."""
-    family, _, _, address = _resolve(host, port)
+    family, _, _, address = resolve(host, port, "host")
     return listener.family == family and listener.getsockname()[:2] == address[:2]
 
 
-def _resolve(
-    host: str, port: int
+def resolve(
+    host: str, port: int, setting: str
 ) -> tuple[socket.AddressFamily, socket.SocketKind, int, tuple[Any, ...]]:
+    """The address that a port listens on. Raises `HostUnknown`."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-    except socket.gaierror as error:
-        raise PortTaken(f"The address {host!r} is unknown ({error}); set another host.") from None
+    except (socket.gaierror, ValueError) as error:  # ValueError: not a name of the DNS at all
+        raise HostUnknown(
+            f"The address {host!r} is unknown ({error}); set {_host_setting(setting)} to an "
+            "address of this machine."
+        ) from None
     return family, kind, protocol, address
+
+
+def _host_setting(setting: str) -> str:
+    return f"server.{setting.replace('port', 'host')}"
 
 
 def accepting_sockets(listener: socket.socket) -> list[socket.socket]:

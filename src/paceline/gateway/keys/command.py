@@ -29,6 +29,7 @@ from paceline.gateway.keys.record import (
     render_line,
 )
 from paceline.gateway.keys.roles import Role
+from paceline.strict_command import StrictCommand
 
 _EXAMPLES = """\b
 Examples:
@@ -76,7 +77,7 @@ def keys() -> None:
     """
 
 
-@keys.command("create", epilog=_EXAMPLES)
+@keys.command("create", cls=StrictCommand, epilog=_EXAMPLES)
 @click.option(
     "--tenant", required=True, metavar="NAME", help="Holder of the key; may have several."
 )
@@ -139,6 +140,11 @@ def create(
 
     def add(text: str) -> str:
         records = parse_records(text)
+        if not admin and any(known.role is not None for known in records):
+            raise KeysUnusable(
+                "the file has keys of the admin port, where a key without a role may do "
+                "everything; add --admin, or give another file"
+            )
         if len(records) >= MAX_KEYS:
             raise KeysUnusable(f"the file has {MAX_KEYS} keys, the maximum; revoke some")
         if any(known.id == key_id for known in records):
@@ -151,7 +157,7 @@ def create(
     click.echo(join_key(key_id, secret))
 
 
-@keys.command("list", epilog=_EXAMPLES)
+@keys.command("list", cls=StrictCommand, epilog=_EXAMPLES)
 @_options
 def show(admin: bool, file: Path | None, config: Path | None) -> None:
     """List the keys: id, tenant, dates and granted fields. Secrets are not stored."""
@@ -176,7 +182,7 @@ def show(admin: bool, file: Path | None, config: Path | None) -> None:
         click.echo("  ".join(cells).rstrip())
 
 
-@keys.command("revoke", epilog=_EXAMPLES)
+@keys.command("revoke", cls=StrictCommand, epilog=_EXAMPLES)
 @click.argument("key_id", metavar="ID")
 @_options
 def revoke(key_id: str, admin: bool, file: Path | None, config: Path | None) -> None:
@@ -244,6 +250,6 @@ def _change(path: Path, change: Callable[[str], str]) -> None:
 
 
 def _failed(path: Path, error: KeysUnusable) -> click.ClickException:
-    """The error that ends the command with exit code 1."""
+    """The error that ends the command with exit code 2."""
     named = str(error) if str(path) in str(error) else f"{path}, {error}"
-    return click.ClickException(named)
+    return click.UsageError(named)

@@ -7,6 +7,7 @@ whole new one. When a changed file cannot be read, the keys read before stay in 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import logging
 import os
@@ -31,9 +32,12 @@ there was none."""
 class KeyFile:
     """The current keys of one file. Raises `KeysUnusable` when it cannot be read at the start."""
 
+    _version: _Version
+    _ring: KeyRing
+
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._version, self._ring = _read(path)
+        self._use(*_read(path))
         self._checked_at_s = time.monotonic()
 
     def ring(self) -> KeyRing:
@@ -50,11 +54,25 @@ class KeyFile:
             return
         self._version = version
         try:
-            self._version, self._ring = _read(self._path)
+            self._use(*_read(self._path))
         except KeysUnusable as error:
             logger.error("%s; the keys read before stay in force", error)
         else:
             logger.info("%s: %d keys are in force", self._path, len(self._ring))
+
+    def _use(self, status: os.stat_result, ring: KeyRing) -> None:
+        self._version, self._ring = _version_in(status), ring
+        if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            logger.warning(
+                "%s is writable by other users; remove that permission: chmod go-w", self._path
+            )
+        if not len(ring):
+            logger.warning("%s has no keys, so its port refuses every request", self._path)
+
+
+def check_key_file(path: Path) -> None:
+    """Raise `KeysUnusable` unless `KeyFile` can use the file. Logs nothing."""
+    _read(path)
 
 
 def change_text(path: Path, change: Callable[[str], str]) -> None:
@@ -77,6 +95,18 @@ def read_text(path: Path) -> str:
     return _read_bounded(path)[1]
 
 
+def read_regular(path: Path, max_bytes: int) -> tuple[os.stat_result, bytes]:
+    """What a file is, and its first bytes. Raises OSError, also for a pipe or a device, which would
+    make the reader wait."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            is_folder = stat.S_ISDIR(status.st_mode)
+            raise OSError(errno.EINVAL, "it is a folder" if is_folder else "it is not a file")
+        return status, file.read(max_bytes)
+
+
 def create_private(path: Path, content: bytes) -> None:
     """Create a file that only its owner may read; FileExistsError when it already exists.
 
@@ -89,19 +119,17 @@ def create_private(path: Path, content: bytes) -> None:
         temporary.unlink()
 
 
-def _read(path: Path) -> tuple[_Version, KeyRing]:
-    version, text = _read_bounded(path)
+def _read(path: Path) -> tuple[os.stat_result, KeyRing]:
+    status, text = _read_bounded(path)
     try:
-        return version, KeyRing(parse_records(text))
+        return status, KeyRing(parse_records(text))
     except KeysUnusable as error:
         raise KeysUnusable(f"{path}, {error}") from None
 
 
-def _read_bounded(path: Path) -> tuple[_Version, str]:
+def _read_bounded(path: Path) -> tuple[os.stat_result, str]:
     try:
-        with path.open("rb") as file:
-            status = os.fstat(file.fileno())
-            content = file.read(MAX_FILE_BYTES + 1)
+        status, content = read_regular(path, MAX_FILE_BYTES + 1)
     except FileNotFoundError:
         raise KeysUnusable(
             f"{path} does not exist; paceline keys create creates it with its first key"
@@ -110,10 +138,8 @@ def _read_bounded(path: Path) -> tuple[_Version, str]:
         raise KeysUnusable(f"{path} cannot be read: {error.strerror}") from None
     if len(content) > MAX_FILE_BYTES:
         raise KeysUnusable(f"{path} is longer than the {MAX_FILE_BYTES} bytes allowed")
-    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        logger.warning("%s is writable by other users; remove that permission: chmod go-w", path)
     try:
-        return (status.st_ino, status.st_size, status.st_ctime_ns), content.decode()
+        return status, content.decode("utf-8-sig")  # some editors put a byte order mark in front
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise KeysUnusable(f"{path}, line {line}: it is not UTF-8") from None
@@ -121,9 +147,12 @@ def _read_bounded(path: Path) -> tuple[_Version, str]:
 
 def _version_of(path: Path) -> _Version:
     try:
-        status = path.stat()
+        return _version_in(path.stat())
     except OSError:
         return None
+
+
+def _version_in(status: os.stat_result) -> _Version:
     return status.st_ino, status.st_size, status.st_ctime_ns
 
 

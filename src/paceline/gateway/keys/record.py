@@ -18,6 +18,7 @@ from typing import Annotated
 import msgspec
 
 from paceline.gateway.keys.roles import Role
+from paceline.strict_files import StrictFileError, load_json
 
 MAX_FILE_BYTES = 8 * 1024 * 1024
 """Chosen empirically: 10,000 keys of 250 bytes, with a margin. A longer file is a mistake."""
@@ -114,7 +115,13 @@ def parse_lines(text: str) -> Iterator[tuple[str, KeyRecord | None]]:
             yield line, None
             continue
         try:
+            load_json(line)  # msgspec would let the last of two equal keys win
             record = _decode(line)
+        except StrictFileError as error:
+            repeated = "the key " in str(error)
+            raise KeysUnusable(
+                f"line {number}: {error if repeated else 'it is not a JSON object'}"
+            ) from None
         except (msgspec.DecodeError, msgspec.ValidationError) as error:
             raise KeysUnusable(f"line {number}: {_explain(error)}") from None
         if record.id in seen:

@@ -11,20 +11,25 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import errno
 import hashlib
 import hmac
 import logging
+import os
 import re
 import secrets
 import stat
 from pathlib import Path
 
-from paceline.gateway.keys.file import create_private
+from paceline.gateway.keys.file import create_private, read_regular
 from paceline.gateway.keys.record import KeysUnusable
+from paceline.writable import check_writable_folder
 
 logger = logging.getLogger(__name__)
 
 _NUM_SECRET_BYTES = 32
+_MAX_BYTES = 200
+"""More than the secret with blanks around it."""
 _SECRET = re.compile(r"[0-9a-f]{64}")
 
 
@@ -40,22 +45,45 @@ def read_or_create_secret(path: Path) -> bytes:
     If several gateways start together, one creates the file and all use it.
     """
     try:
-        if not path.exists():
+        if not os.path.lexists(path):
             created = secrets.token_hex(_NUM_SECRET_BYTES) + "\n"
             with contextlib.suppress(FileExistsError):  # another gateway created it first
                 create_private(path, created.encode())
-        with path.open("rb") as file:
-            text = file.read(200).decode("ascii", "replace").strip()
-        if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-            logger.warning("%s is readable by other users; remove that permission: chmod 600", path)
+        mode, secret = _read(path)
     except OSError as error:
-        raise KeysUnusable(
-            f"{path}, the secret of the cache salts, cannot be read or created: {error.strerror}; "
-            "set keys.salt_file to a path where it can"
-        ) from None
+        raise _unusable(path, error) from None
+    if mode & (stat.S_IRWXG | stat.S_IRWXO):
+        logger.warning("%s is readable by other users; remove that permission: chmod 600", path)
+    return secret
+
+
+def check_secret(path: Path) -> None:
+    """Raise `KeysUnusable` unless the secret can be read, or its file created. Creates none."""
+    try:
+        if os.path.lexists(path):
+            _read(path)
+            return
+        if not path.absolute().parent.is_dir():
+            raise FileNotFoundError(errno.ENOENT, "its folder does not exist")
+        check_writable_folder(path.absolute().parent)
+    except OSError as error:
+        raise _unusable(path, error) from None
+
+
+def _read(path: Path) -> tuple[int, bytes]:
+    """Mode of the file, and the secret."""
+    status, content = read_regular(path, _MAX_BYTES)
+    text = content.decode("ascii", "replace").strip()
     if not _SECRET.fullmatch(text):
         raise KeysUnusable(
             f"{path} does not hold 64 hexadecimal digits in lower case; remove it, and the gateway "
             "creates a new one"
         )
-    return bytes.fromhex(text)
+    return status.st_mode, bytes.fromhex(text)
+
+
+def _unusable(path: Path, error: OSError) -> KeysUnusable:
+    return KeysUnusable(
+        f"{path}, the secret of the cache salts, cannot be read or created: {error.strerror}; "
+        "set keys.salt_file to a path where it can"
+    )

@@ -28,6 +28,12 @@ class KeySettings:
                 "metrics_need_key is set, but there is no admin key; set keys.admin_key_file too"
             )
 
+        if self.salt_file is not None and self.file is None:
+            raise ValueError(
+                "salt_file is set, but there are no API keys, so it separates no tenants; set "
+                "keys.file too, or remove keys.salt_file"
+            )
+
     @property
     def salt_path(self) -> Path | None:
         """Path of the secret; None without API keys."""

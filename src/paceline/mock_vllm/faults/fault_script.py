@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import fields
 from pathlib import Path
 
-import yaml
-
 from paceline.mock_vllm.faults.fault import Fault, FaultKind
+from paceline.strict_files import StrictFileError, load_yaml
 
 
 def read_faults(script: object) -> list[Fault]:
@@ -24,8 +23,8 @@ def read_faults(script: object) -> list[Fault]:
 def load_faults(path: Path) -> list[Fault]:
     """Read the faults of a YAML or JSON file."""
     try:
-        return read_faults(yaml.safe_load(path.read_text()))
-    except yaml.YAMLError as error:
+        return read_faults(load_yaml(path.read_text()))
+    except StrictFileError as error:
         raise ValueError(f"{path} is neither YAML nor JSON: {error}") from None
 
 

@@ -17,6 +17,7 @@ from paceline.compatibility.hardware_classes import class_of_cpu
 from paceline.plan.sources.figures import refuse_wrong_figures
 from paceline.plan.sources.this_machine import Machine
 from paceline.plan.values import HardwareEntry, Offer, PlanError
+from paceline.strict_files import load_json
 
 CPU = "cpu"
 """The name of the machine that the command runs on."""
@@ -165,7 +166,7 @@ def load_catalogue(override: Path | None = None) -> Catalogue:
     )
     if override is not None:
         try:
-            document = json.loads(override.read_text(encoding="utf-8"))
+            document = load_json(override.read_text(encoding="utf-8"))
             catalogue.override(document, override)
         except KeyError as missing:
             raise PlanError(

@@ -144,15 +144,15 @@ def test_without_a_file_the_setting_is_named() -> None:
     assert isinstance(holder("other", create("--tenant", "a", "--file", "other")), Tenant)
 
 
-def test_a_file_that_cannot_be_used_exits_with_1_and_is_unchanged() -> None:
+def test_a_file_that_cannot_be_used_exits_with_2_and_is_unchanged() -> None:
     Path("api-keys").write_text("# first\nnonsense\n")
     for arguments in (("create", "--tenant", "a"), ("list",), ("revoke", "abcdefgh")):
         result = run(*arguments)
-        assert result.exit_code == 1, result.output
+        assert result.exit_code == 2, result.output
         assert "api-keys, line 2: it is not a JSON object" in result.output
     assert Path("api-keys").read_text() == "# first\nnonsense\n"
-    assert run("list", "--file", "none/keys").exit_code == 1
-    assert run("create", "--tenant", "a", "--file", "none/keys").exit_code == 1
+    assert run("list", "--file", "none/keys").exit_code == 2
+    assert run("create", "--tenant", "a", "--file", "none/keys").exit_code == 2
 
 
 @pytest.mark.parametrize("command", [(), ("create",), ("list",), ("revoke",)])
@@ -174,3 +174,37 @@ def test_a_key_may_opt_out_of_the_capture() -> None:
     assert '"captured"' not in Path("api-keys").read_text().splitlines()[1]
     refused = run("create", "--admin", "--tenant", "ops", "--no-capture")
     assert "--no-capture is for the data port" in refused.stderr
+
+
+def test_keys_of_the_data_port_never_enter_a_file_of_admin_keys() -> None:
+    """There, a key without a role may do everything."""
+    create("--admin", "--tenant", "ops", "--file", "admin-keys")
+    before = Path("admin-keys").read_text()
+    result = run("create", "--tenant", "acme", "--file", "admin-keys")
+    assert result.exit_code == 2
+    assert "add --admin, or give another file" in result.output
+    assert Path("admin-keys").read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("--tenant", "a", "--tenant", "b"), "--tenant is given 2 times"),
+        (("--tenant", "a", "--expires", "1d", "--expires", "9999d"), "--expires is given 2 times"),
+        (
+            ("--tenant", "a", "--admin", "--role", "read", "--role", "admin"),
+            "--role is given 2 times",
+        ),
+        (("--tenant", "a", "--file", "k", "--file", "l"), "--file is given 2 times"),
+        (("--tenant", "a", "--file", ""), "--file is empty"),
+        (("--tenant", "a", "--expires", " "), "--expires is empty"),
+        (("--tenant", "a", "--grant", ""), "--grant is empty"),
+    ],
+)
+def test_an_option_that_is_repeated_or_empty_creates_no_key(
+    arguments: tuple[str, ...], reason: str
+) -> None:
+    result = run("create", *arguments)
+    assert result.exit_code == 2
+    assert reason in result.output
+    assert not any(Path(name).exists() for name in ("api-keys", "admin-keys", "k", "l"))

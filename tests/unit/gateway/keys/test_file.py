@@ -130,3 +130,28 @@ def test_a_warning_is_logged_for_a_file_that_others_may_change(
     path.chmod(0o620)
     KeyFile(path)
     assert "is writable by other users" in caplog.text
+
+
+def test_a_file_that_becomes_empty_admits_nobody_and_is_logged(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    keys = KeyFile(path)
+    for content in ("", "\n\n", "# none\n", "\ufeff"):
+        path.write_text(render_line(record()))
+        assert knows(keys)
+        caplog.clear()
+        path.write_text(content)
+        assert not knows(keys)
+        assert "has no keys, so its port refuses every request" in caplog.text
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_key(path: Path) -> None:
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert knows(KeyFile(path))
+
+
+def test_a_file_that_becomes_a_folder_leaves_the_old_keys_in_force(path: Path) -> None:
+    keys = KeyFile(path)
+    path.unlink()
+    path.mkdir()
+    assert knows(keys)

@@ -52,6 +52,9 @@ def test_a_file_of_any_text_is_read_or_refused_with_a_line(lines: list[str]) -> 
         (render_line(record()).replace("[]", '["cache_salt"]'), "cannot be granted to a tenant"),
         (render_line(record()).replace("[]", '["a-b"]'), "not the name of a field"),
         (render_line(record(id="abcdefg2")), "is also on line 2"),
+        ('{"expires_at":null,' + render_line(record())[1:], "'expires_at' is repeated"),
+        ('{"tenant":"root",' + render_line(record())[1:], "'tenant' is repeated"),
+        ('{"captured":true,"captured":false}', "'captured' is repeated"),
     ],
 )
 def test_a_bad_line_is_named_and_not_shown(line: str, reason: str) -> None:

@@ -34,4 +34,9 @@ def test_metrics_cannot_need_a_key_without_an_admin_key_file() -> None:
 def test_the_secret_of_the_salts_is_next_to_the_keys_by_default() -> None:
     assert KeySettings(file=Path("a/keys")).salt_path == Path("a/keys.salt")
     assert KeySettings(file=Path("k"), salt_file=Path("s")).salt_path == Path("s")
-    assert KeySettings(salt_file=Path("s")).salt_path is None
+    assert KeySettings().salt_path is None
+
+
+def test_a_secret_that_would_separate_no_tenants_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"salt_file is set, .* set keys\.file too"):
+        KeySettings(salt_file=Path("s"))

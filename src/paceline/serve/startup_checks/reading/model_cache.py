@@ -31,6 +31,18 @@ def find_download(
     return cache, weight_bytes(model.shape, model.weight_format).total
 
 
+def is_missing_offline(name: str, environ: Mapping[str, str]) -> bool:
+    """Return whether a model named as on Hugging Face is not in the cache and must not be fetched.
+
+    False where it is not known: for other forms of a name, and other sources.
+    """
+    is_offline = environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
+    is_name = name.count("/") == 1 and not name.startswith((".", "/", "~")) and name[-1] != "/"
+    if not is_offline or not is_name or environ.get("VLLM_USE_MODELSCOPE") or Path(name).exists():
+        return False
+    return not (_cache_folder(environ) / f"models--{name.replace('/', '--')}").is_dir()
+
+
 def _cache_folder(environ: Mapping[str, str]) -> Path:
     """As huggingface_hub finds it."""
     if "HF_HUB_CACHE" in environ:

@@ -1,0 +1,97 @@
+"""Find out whether a gateway could open what its settings name: ports, key files, folders, hooks.
+
+A start calls this first, and a check of the settings calls nothing else, so both refuse the same.
+It leaves nothing: no file, no folder, no port on which a client could connect.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import os
+from collections.abc import Iterator
+
+from paceline.gateway.admin.audit import check_audit_file
+from paceline.gateway.capture.prompt_capture import check_capture
+from paceline.gateway.http.listening import bind, resolve
+from paceline.gateway.keys.file import check_key_file
+from paceline.gateway.keys.salt import check_secret
+from paceline.gateway.settings import GatewaySettings
+
+_Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+def check_files(settings: GatewaySettings) -> None:
+    """Raise `KeysUnusable`, `CaptureUnusable` or ValueError unless every file can be used."""
+    keys = settings.keys
+    _refuse_shared_files(settings)
+    for path in (keys.file, keys.admin_key_file):
+        if path is not None:
+            check_key_file(path)
+    if keys.salt_path is not None:
+        check_secret(keys.salt_path)
+    check_audit_file(keys.audit_file)
+    if settings.capture.folder is not None:
+        check_capture(settings.capture)
+
+
+def check_addresses(settings: GatewaySettings) -> None:
+    """Raise `HostUnknown` or ValueError unless the ports have addresses that differ.
+
+    A name of this machine, such as localhost, may stand for an address that others can reach.
+    """
+    found: list[tuple[str, _Address, int]] = []
+    for host, port, setting in _ports(settings):
+        address = ipaddress.ip_address(resolve(host, port, setting)[3][0].partition("%")[0])
+        needs_key = setting == "admin_port" and not address.is_loopback
+        if needs_key and settings.keys.admin_key_file is None:
+            raise ValueError(
+                f"server.admin_host is {host!r}, which is {address}, where other machines can "
+                "reach the admin port, and there is no key for it; set keys.admin_key_file, or set "
+                "server.admin_host to 127.0.0.1"
+            )
+        for other, other_address, other_port in found:
+            if port and port == other_port and _overlap(address, other_address):
+                raise ValueError(
+                    f"server.{other} and server.{setting} are both {port}; give each port its own "
+                    f"(--{other.replace('_', '-')}, --{setting.replace('_', '-')})"
+                )
+        found.append((setting, address, port))
+
+
+def check_ports(settings: GatewaySettings) -> None:
+    """Raise `PortTaken` unless every port is free and may be opened by this user."""
+    with contextlib.ExitStack() as stack:
+        for host, port, setting in _ports(settings):
+            stack.enter_context(bind(host, port, setting, listens=False))
+
+
+def _overlap(one: _Address, other: _Address) -> bool:
+    """Whether one port cannot be opened on both; :: stands for all addresses of both versions."""
+    return one == other or any(
+        wide.is_unspecified and (wide.version == 6 or narrow.version == 4)
+        for wide, narrow in ((one, other), (other, one))
+    )
+
+
+def _ports(settings: GatewaySettings) -> Iterator[tuple[str, int, str]]:
+    """Host, port and setting of every port that a gateway opens."""
+    yield settings.host, settings.port, "port"
+    yield settings.admin_host, settings.admin_port, "admin_port"
+
+
+def _refuse_shared_files(settings: GatewaySettings) -> None:
+    """One file must not be two settings: keys of clients without a role would open the admin port,
+    and lines of the audit would make a file of keys unusable."""
+    keys = settings.keys
+    seen: dict[str, str] = {}
+    for name in ("file", "admin_key_file", "salt_file", "audit_file"):
+        path = getattr(keys, name)
+        if path is None:
+            continue
+        real = os.path.realpath(path)
+        if real in seen:
+            raise ValueError(
+                f"keys.{seen[real]} and keys.{name} are the same file, {path}; give each its own"
+            )
+        seen[real] = name

@@ -1,0 +1,269 @@
+"""What a start would refuse before it serves, the check refuses with the same exit code."""
+
+from __future__ import annotations
+
+import os
+import socket
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from paceline.cli import main
+from paceline.gateway.http import listening
+from paceline.gateway.keys.record import KeyRecord, hash_secret, make_key, render_line
+from paceline.serve import run as serve_run
+from paceline.serve.plan import ServePlan
+
+REPLICAS = "replicas: [{url: 'http://127.0.0.1:9'}]\n"
+
+
+@pytest.fixture(autouse=True)
+def _working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder of its own, and a start that ends once it has opened its ports."""
+    monkeypatch.chdir(tmp_path)
+
+    async def serve(plan: ServePlan, **_: Any) -> None:
+        gateway = plan.gateway
+        with listening.bind(gateway.host, gateway.port, "port"):
+            listening.bind(gateway.admin_host, gateway.admin_port, "admin_port").close()
+
+    monkeypatch.setattr(serve_run, "serve", serve)
+
+
+def outcomes(text: str, *arguments: str, **environ: str) -> tuple[Result, Result]:
+    """The results of the check and of the start with these settings, on free ports."""
+    Path("paceline.yaml").write_text(text)
+    given = list(arguments)
+    if "port:" not in text:
+        environ = {"PACELINE_SERVER__PORT": "0", "PACELINE_SERVER__ADMIN_PORT": "0", **environ}
+    if "replicas:" in text:
+        given = ["--replicas", "0", *given]
+    before = tree()
+    check = CliRunner().invoke(main, ["serve", "--check", *given], env=environ)
+    assert tree() == before, "the check has created something"
+    start = CliRunner().invoke(main, ["serve", *given], env=environ)
+    assert check.exit_code == start.exit_code, (check.output, start.output)
+    return check, start
+
+
+def tree() -> set[str]:
+    return {str(path) for path in Path().rglob("*")}
+
+
+def key_line(**changes: Any) -> str:
+    key_id, secret = make_key()
+    record: dict[str, Any] = {
+        "id": key_id,
+        "tenant": "acme",
+        "secret_sha256": hash_secret(secret),
+        "created_at": "2026-01-01T00:00:00Z",
+    }
+    return render_line(msgspec_convert(record | changes))
+
+
+def msgspec_convert(record: dict[str, Any]) -> KeyRecord:
+    import msgspec
+
+    return msgspec.convert(record, KeyRecord)
+
+
+def _write(name: str, content: str | bytes) -> None:
+    Path(name).write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+UNUSABLE: dict[str, tuple[Callable[[], object], str, str]] = {
+    "a key file that is missing": (lambda: None, "keys: {file: none}", "does not exist"),
+    "a key file that is a folder": (lambda: Path("d").mkdir(), "keys: {file: d}", "Is a directory"),
+    "a key file that is a pipe": (lambda: os.mkfifo("p"), "keys: {file: p}", "it is not a file"),
+    "a key file with one broken line": (
+        lambda: _write("k", key_line() + "{broken\n" + key_line()), "keys: {file: k}", "line 2",
+    ),
+    "a key file that repeats the end of a key": (
+        lambda: _write("k", key_line()[:-2] + ',"expires_at":null,"expires_at":null}\n'),
+        "keys: {file: k}", "'expires_at' is repeated",
+    ),
+    "a key file in another encoding": (
+        lambda: _write("k", b"\xff\xfe{\x00"), "keys: {file: k}", "not UTF-8",
+    ),
+    "an admin key file that is a broken link": (
+        lambda: Path("k").symlink_to("unmounted"), "keys: {admin_key_file: k}", "does not exist",
+    ),
+    "one file for the keys of both ports": (
+        lambda: _write("k", key_line()), "keys: {file: k, admin_key_file: k}", "the same file",
+    ),
+    "a link to the keys of the other port": (
+        lambda: (_write("k", key_line()), Path("a").symlink_to("k")),
+        "keys: {file: k, admin_key_file: a}", "the same file",
+    ),
+    "an audit in the file of keys": (
+        lambda: _write("k", key_line()), "keys: {file: k, audit_file: ./k}", "the same file",
+    ),
+    "a secret of another form": (
+        lambda: (_write("k", key_line()), _write("s", "secret")),
+        "keys: {file: k, salt_file: s}", "64 hexadecimal digits",
+    ),
+    "a secret in a folder that is missing": (
+        lambda: _write("k", key_line()), "keys: {file: k, salt_file: d/s}", "does not exist",
+    ),
+    "a secret without keys": (lambda: None, "keys: {salt_file: s}", "there are no API keys"),
+    "an audit file that is a folder": (
+        lambda: Path("d").mkdir(), "keys: {audit_file: d}", "cannot be written",
+    ),
+    "an audit file in a folder that is missing": (
+        lambda: None, "keys: {audit_file: d/a}", "its folder does not exist",
+    ),
+    "an audit file that is a pipe without a reader": (
+        lambda: os.mkfifo("p"), "keys: {audit_file: p}", "cannot be written",
+    ),
+    "a capture folder that is a file": (
+        lambda: _write("f", ""), "capture: {folder: f}", "cannot be used",
+    ),
+    "a capture folder below a file": (
+        lambda: _write("f", ""), "capture: {folder: f/x/y}", "cannot be used",
+    ),
+    "a hook that ends the process": (
+        lambda: (_write("hook_that_exits.py", "raise SystemExit(0)"),),
+        "capture: {folder: c, redact: 'hook_that_exits:f'}", "cannot be imported",
+    ),
+    "a hook that is no function": (
+        lambda: None, "capture: {folder: c, redact: 'os:sep'}", "not a function",
+    ),
+    "a host of another machine": (
+        lambda: None,
+        "server: {host: 192.0.2.1, port: 0, admin_port: 0}",
+        "not one of this machine",
+    ),
+    "a host that no name has": (
+        lambda: None, "server: {host: a..b, port: 0, admin_port: 0}", "set server.host",
+    ),
+    "one port twice": (
+        lambda: None, "server: {port: 8791, admin_port: 8791}", "are both 8791",
+    ),
+    "one port on all addresses and on one": (
+        lambda: None, "server: {port: 8791, admin_port: 8791, host: 0.0.0.0}", "are both 8791",
+    ),
+    "a log folder that is a file": (
+        lambda: _write("f", ""), "engine: {draft: none, log_folder: f}", "engine.log_folder",
+    ),
+    "a draft folder that is missing": (
+        lambda: None, "engine: {draft: ./my-draft}", "./my-draft does not exist",
+    ),
+    "a model folder that is not mounted": (
+        lambda: None, "engine: {model: ../models/x, draft: none}", "../models/x does not exist",
+    ),
+    "a model that is a broken link": (
+        lambda: (Path("org").mkdir(), Path("org/model").symlink_to("/unmounted")),
+        "engine: {model: org/model, draft: none}", "a link to a folder that does not exist",
+    ),
+    "a draft model of the user's own that is missing": (
+        lambda: None,
+        "engine: {draft: none, vllm_args: [--speculative-config, '{\"model\": \"/no/draft\"}']}",
+        "/no/draft, in engine.vllm_args, does not exist",
+    ),
+}  # fmt: skip
+"""What prepares it, the settings, and a part of the reason."""
+
+
+@pytest.mark.parametrize(("prepare", "settings", "reason"), UNUSABLE.values(), ids=UNUSABLE)
+def test_what_cannot_be_opened_is_a_fault_of_the_settings_for_both(
+    prepare: Callable[[], object], settings: str, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(os.getcwd())
+    monkeypatch.setattr("sys.dont_write_bytecode", True)
+    prepare()
+    text = settings + "\n" + ("" if "engine:" in settings else REPLICAS)
+    check, start = outcomes(text)
+    assert check.exit_code == 2, check.output
+    assert reason in check.output
+    assert reason in start.output
+
+
+ENTRIES = {
+    "two entries with one name": (
+        "[{url: 'http://a:1', name: x}, {url: 'http://b:1', name: x}]", "the name 'x' twice",
+    ),
+    "one address in two spellings": (
+        "[{url: 'http://A:80/'}, {url: 'http://a'}]", "twice",
+    ),
+    "a key file that is a folder": ("[{url: 'http://a:1', key_file: .}]", "cannot be read"),
+    "a key file that is empty": ("[{url: 'http://a:1', key_file: empty}]", "key is empty"),
+    "a line end in a host": ('[{url: "http://10.0.0\\n.1:1"}]', "control characters"),
+    "a line end in a model id": ('[{url: "http://a:1", model: "m\\r\\nx"}]', "control characters"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("entries", "reason"), ENTRIES.values(), ids=ENTRIES)
+def test_an_entry_of_replicas_that_cannot_be_one_is_refused_by_both(
+    entries: str, reason: str
+) -> None:
+    _write("empty", "")
+    check, _ = outcomes(f"replicas: {entries}\n")
+    assert check.exit_code == 2, check.output
+    assert reason in check.output
+
+
+@pytest.fixture
+def taken_port() -> Iterator[int]:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        yield listener.getsockname()[1]
+
+
+@pytest.mark.parametrize("setting", ["port", "admin_port"])
+def test_a_taken_port_is_found_by_the_check_and_not_taken_by_it(
+    setting: str, taken_port: int
+) -> None:
+    other = {"port": "admin_port", "admin_port": "port"}[setting]
+    check, _ = outcomes(f"server: {{{setting}: {taken_port}, {other}: 0}}\n{REPLICAS}")
+    assert check.exit_code == 1
+    assert f"Port {taken_port} on 127.0.0.1 cannot be opened" in check.output
+
+
+def test_a_check_of_a_replacement_leaves_the_ports_of_the_running_server_out(
+    taken_port: int,
+) -> None:
+    Path("paceline.yaml").write_text(f"server: {{port: {taken_port}, admin_port: 0}}\n{REPLICAS}")
+    arguments = ["serve", "--check", "--take-over", "--replicas", "0"]
+    assert CliRunner().invoke(main, arguments).exit_code == 0
+
+
+def test_a_name_of_this_machine_that_others_reach_needs_an_admin_key(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """/etc/hosts may give localhost any address."""
+    resolved = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("10.0.0.1", 0))
+    monkeypatch.setattr(listening.socket, "getaddrinfo", lambda *_, **__: [resolved])
+    check, _ = outcomes(f"server: {{port: 0, admin_port: 0, admin_host: localhost}}\n{REPLICAS}")
+    assert check.exit_code == 2
+    assert "there is no key for it; set keys.admin_key_file" in check.output
+
+
+def test_a_folder_for_sockets_whose_path_is_too_long_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / ("t" * 60)
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    check, _ = outcomes("engine: {draft: none}\n")
+    assert check.exit_code == 2
+    assert "Set TMPDIR to a shorter one" in check.output
+
+
+def test_a_model_that_must_not_be_fetched_and_is_not_there_is_found() -> None:
+    environ = {"HF_HUB_OFFLINE": "1", "HF_HUB_CACHE": "cache"}
+    check, _ = outcomes("engine: {model: someone/else, draft: none}\n", **environ)
+    assert check.exit_code == 2
+    assert "someone/else is not in the cache of Hugging Face" in check.output
+
+
+@pytest.mark.parametrize("content", ["", "# none yet\n\n", "\ufeff" + key_line()])
+def test_a_key_file_without_keys_or_with_a_byte_order_mark_can_be_used(content: str) -> None:
+    """Without keys it admits nobody."""
+    _write("k", content)
+    check, _ = outcomes(f"keys: {{file: k}}\n{REPLICAS}")
+    assert check.exit_code == 0, check.output
