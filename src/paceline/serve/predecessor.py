@@ -81,14 +81,14 @@ def explain_taken_port(settings: GatewaySettings, names: Collection[str] | None 
         return ""
     if path_of(settings.host, settings.port)[1:] in found:
         return (
-            f" A Paceline of yours serves {settings.host}:{settings.port}; --take-over replaces it "
+            f" A Paceline of yours has {settings.host}:{settings.port}; --take-over replaces it "
             "without losing a request."
         )
     for host in _hosts_served(found, settings.port):
         other = address_of(host, settings.port)
         if other is not None and other.conflicts_with(wanted):
             return (
-                f" A Paceline of yours serves {host}:{settings.port}; --host {host} --take-over "
+                f" A Paceline of yours has {host}:{settings.port}; --host {host} --take-over "
                 "replaces it without losing a request."
             )
     return ""

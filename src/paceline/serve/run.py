@@ -20,7 +20,14 @@ import signal
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
-from paceline.gateway import Fleet, GovernorChanges, RunningGateway, serve_gateway
+from paceline.gateway import (
+    Fleet,
+    GatewaySettings,
+    GovernorChanges,
+    PortTaken,
+    RunningGateway,
+    serve_gateway,
+)
 from paceline.gateway.leaving_notice import LeavingNotice, ports_of
 from paceline.gateway.own_limits import raise_descriptor_limit
 from paceline.rare_garbage_collection import rare_garbage_collection
@@ -80,8 +87,7 @@ async def serve(
         gateway: RunningGateway | None = None
         async with cancelled_by(signalled):
             if taken is None:
-                if plan.gateway.port:  # of two that start at once, one finds the other's address
-                    address.acquire(plan.gateway.host, plan.gateway.port)
+                _reserve(address, plan.gateway)
                 gateway = await stack.enter_async_context(opening())
                 address.acquire(plan.gateway.host, gateway.port)
                 engines.start_new()
@@ -130,6 +136,18 @@ async def serve(
         elif signalled.number is signal.SIGTERM:  # not after Ctrl-C, which a person waits for
             gateway.discourage()
             await asyncio.sleep(plan.gateway.lame_duck_s)
+
+
+def _reserve(address: OwnerAddress, settings: GatewaySettings) -> None:
+    """Of two processes that start at once, the second one ends here, and can say why.
+
+    Raises `PortTaken`.
+    """
+    if settings.port and not address.acquire(settings.host, settings.port):
+        raise PortTaken(
+            f"Port {settings.port} on {settings.host} is served, or about to be, by another "
+            "process; set server.port (--port) to a free one, or to 0 to have one chosen."
+        )
 
 
 def _announce(leaving: LeavingNotice, outgoing: Outgoing) -> None:
