@@ -42,6 +42,8 @@ SITE := $(CLIENTS)/.site-$(call digest,requirements-site.lock)
 
 PROMETHEUS := $(CLIENTS)/.prometheus-$(call digest,scripts/install-prometheus.sh)
 
+JDK := $(CLIENTS)/.jdk-$(call digest,scripts/install-jdk.sh)
+
 CHROMIUM := $(CLIENTS)/.chromium-$(call digest,scripts/install-chromium.sh)
 
 LLAMACPP := $(CLIENTS)/.llamacpp-$(call digest,scripts/install-llamacpp.sh requirements-llamacpp.lock)
@@ -88,10 +90,16 @@ $(CHROMIUM):
 	@mkdir -p $(CLIENTS)
 	@! CLIENTS="$(CLIENTS)" bash scripts/install-chromium.sh || touch $@
 
-# One after the other: both use apt's lists of packages.
+# Without it, the tests of Java's HTTP client are skipped with that reason; in CI they fail.
+$(JDK):
+	@mkdir -p $(CLIENTS)
+	@! CLIENTS="$(CLIENTS)" bash scripts/install-jdk.sh || touch $@
+
+# One after the other: all use apt's lists of packages.
 programs:
 	@$(MAKE) --no-print-directory $(PROMETHEUS)
 	@$(MAKE) --no-print-directory $(CHROMIUM)
+	@$(MAKE) --no-print-directory $(JDK)
 
 # Without it, the tests of other servers are skipped with that reason.
 $(LLAMACPP): $(DEV)
@@ -188,7 +196,7 @@ test-engine: $(DEV)
 
 # Each client is a process that takes seconds to import and waits for Retry-After. `nice`: the chaos
 # tests of `make test` go first, and these before the unit tests.
-test-clients: $(DEV) $(CLIENTS_IN)
+test-clients: $(DEV) $(CLIENTS_IN) $(JDK)
 	@nice -n 5 $(BIN)/python -m pytest -q --numprocesses 2 tests/clients
 
 # The live view in headless Chromium.
