@@ -48,6 +48,8 @@ CHROMIUM := $(CLIENTS)/.chromium-$(call digest,scripts/install-chromium.sh)
 
 LLAMACPP := $(CLIENTS)/.llamacpp-$(call digest,scripts/install-llamacpp.sh requirements-llamacpp.lock)
 
+TRANSFORMERS_SERVE := $(CLIENTS)/.transformers-serve-$(call digest,requirements-transformers-serve.lock)
+
 .PHONY: help install install-dev programs serve test test-unit unit-policies unit-proxy unit-fleet \
     unit-gateway unit-bench unit-models unit-rest test-engine engine-serving engine-drafting engine-rest \
     test-clients test-browser test-other-servers test-slow chaos soak fuzz mutation check-deploy try-image \
@@ -105,6 +107,13 @@ programs:
 $(LLAMACPP): $(DEV)
 	@mkdir -p $(CLIENTS)
 	@! VENV="$(VENV)" CLIENTS="$(CLIENTS)" bash scripts/install-llamacpp.sh || touch $@
+
+$(TRANSFORMERS_SERVE): $(DEV)
+	@echo "Installing what transformers serve needs" >&2
+	@rm -rf $(CLIENTS)/transformers-serve $(CLIENTS)/.transformers-serve-*
+	@PIP_DISABLE_PIP_VERSION_CHECK=1 nice $(BIN)/python -m pip install --quiet --no-deps --no-compile \
+	    --require-hashes --target $(CLIENTS)/transformers-serve -r requirements-transformers-serve.lock
+	@touch $@
 
 $(SITE): $(DEV)
 	@echo "Installing MkDocs" >&2
@@ -203,9 +212,9 @@ test-clients: $(DEV) $(CLIENTS_IN) $(JDK)
 test-browser: $(DEV) $(CHROMIUM)
 	@nice $(BIN)/python -m pytest -q tests/browser
 
-# The gateway and the tools before llama.cpp's server and llama-cpp-python's. The first time builds
-# them, which takes a quarter of an hour of processor time. One process: their time limits are tight.
-test-other-servers: $(DEV) $(LLAMACPP)
+# The gateway and the tools before llama.cpp's server, llama-cpp-python's and `transformers serve`. The
+# first time builds the former two, which takes a quarter of an hour of processor time. One process: their time limits are tight.
+test-other-servers: $(DEV) $(LLAMACPP) $(TRANSFORMERS_SERVE)
 	@$(BIN)/python -m pytest -q -m slow tests/other_servers
 
 # What repeats, in more cases or with larger samples, what `make test` checks (marked `slow`).
