@@ -202,6 +202,27 @@ def test_a_start_after_ctrl_c_waits_for_the_requests_in_flight_and_can_be_ended_
     new.wait_serving()
 
 
+def test_a_start_after_kill_9_serves_although_workers_outlive_their_parent(
+    config: Path, start: Start, monkeypatch: pytest.MonkeyPatch, replica: SpawnedMockVllm
+) -> None:
+    """The workers have the data port until they have ended the request in flight."""
+    monkeypatch.setenv("PACELINE_SERVER__WORKERS", "2")
+    old = start()
+    old.wait_serving()
+    replica.stop()
+    body = {"model": MODEL, "prompt": "x", "max_tokens": 8}
+    with ThreadPoolExecutor(1) as thread:
+        answer = thread.submit(HTTP.post, f"{url_of(config)}/v1/completions", json=body)
+        try:
+            wait_until(lambda: num_in_flight(config) == 1)
+            old.process.kill()
+            new = start()
+            assert answer.result().json()["error"]["code"] == "server_stopping"
+        finally:
+            replica.resume()
+    new.wait_serving()
+
+
 def test_a_start_on_the_ports_of_a_server_that_runs_is_refused_at_once(
     config: Path, start: Start
 ) -> None:
