@@ -185,6 +185,7 @@ async def test_a_body_sent_with_an_offer_of_http_2_is_never_taken_for_a_request(
         else:
             found += [key for key in json.loads(answer.body) if key in ("replicas", "data")]
     assert found == expected
+    assert java.data.num_answers + java.admin.num_answers == len(asks)
     assert java.served.engine.bodies == []
 
 
