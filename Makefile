@@ -42,9 +42,13 @@ SITE := $(CLIENTS)/.site-$(call digest,requirements-site.lock)
 
 PROMETHEUS := $(CLIENTS)/.prometheus-$(call digest,scripts/install-prometheus.sh)
 
+JDK := $(CLIENTS)/.jdk-$(call digest,scripts/install-jdk.sh)
+
 CHROMIUM := $(CLIENTS)/.chromium-$(call digest,scripts/install-chromium.sh)
 
 LLAMACPP := $(CLIENTS)/.llamacpp-$(call digest,scripts/install-llamacpp.sh requirements-llamacpp.lock)
+
+TRANSFORMERS_SERVE := $(CLIENTS)/.transformers-serve-$(call digest,requirements-transformers-serve.lock)
 
 .PHONY: help install install-dev programs serve test test-unit unit-policies unit-proxy unit-fleet \
     unit-gateway unit-bench unit-models unit-rest test-engine engine-serving engine-drafting engine-rest \
@@ -88,15 +92,28 @@ $(CHROMIUM):
 	@mkdir -p $(CLIENTS)
 	@! CLIENTS="$(CLIENTS)" bash scripts/install-chromium.sh || touch $@
 
-# One after the other: both use apt's lists of packages.
+# Without it, the tests of Java's HTTP client are skipped with that reason; in CI they fail.
+$(JDK):
+	@mkdir -p $(CLIENTS)
+	@! CLIENTS="$(CLIENTS)" bash scripts/install-jdk.sh || touch $@
+
+# One after the other: all use apt's lists of packages.
 programs:
 	@$(MAKE) --no-print-directory $(PROMETHEUS)
 	@$(MAKE) --no-print-directory $(CHROMIUM)
+	@$(MAKE) --no-print-directory $(JDK)
 
 # Without it, the tests of other servers are skipped with that reason.
 $(LLAMACPP): $(DEV)
 	@mkdir -p $(CLIENTS)
 	@! VENV="$(VENV)" CLIENTS="$(CLIENTS)" bash scripts/install-llamacpp.sh || touch $@
+
+$(TRANSFORMERS_SERVE): $(DEV)
+	@echo "Installing what transformers serve needs" >&2
+	@rm -rf $(CLIENTS)/transformers-serve $(CLIENTS)/.transformers-serve-*
+	@PIP_DISABLE_PIP_VERSION_CHECK=1 nice $(BIN)/python -m pip install --quiet --no-deps --no-compile \
+	    --require-hashes --target $(CLIENTS)/transformers-serve -r requirements-transformers-serve.lock
+	@touch $@
 
 $(SITE): $(DEV)
 	@echo "Installing MkDocs" >&2
@@ -188,16 +205,16 @@ test-engine: $(DEV)
 
 # Each client is a process that takes seconds to import and waits for Retry-After. `nice`: the chaos
 # tests of `make test` go first, and these before the unit tests.
-test-clients: $(DEV) $(CLIENTS_IN)
+test-clients: $(DEV) $(CLIENTS_IN) $(JDK)
 	@nice -n 5 $(BIN)/python -m pytest -q --numprocesses 2 tests/clients
 
 # The live view in headless Chromium.
 test-browser: $(DEV) $(CHROMIUM)
 	@nice $(BIN)/python -m pytest -q tests/browser
 
-# The gateway and the tools before llama.cpp's server and llama-cpp-python's. The first time builds
-# them, which takes a quarter of an hour of processor time. One process: their time limits are tight.
-test-other-servers: $(DEV) $(LLAMACPP)
+# The gateway and the tools before llama.cpp's server, llama-cpp-python's and `transformers serve`. The
+# first time builds the former two, which takes a quarter of an hour of processor time. One process: their time limits are tight.
+test-other-servers: $(DEV) $(LLAMACPP) $(TRANSFORMERS_SERVE)
 	@$(BIN)/python -m pytest -q -m slow tests/other_servers
 
 # What repeats, in more cases or with larger samples, what `make test` checks (marked `slow`).

@@ -57,6 +57,8 @@ class Server:
     url: str
     log: Path
     environment: dict[str, str] = field(default_factory=dict)
+    folder: Path | None = None
+    """Its working folder, if not this process's."""
     _process: subprocess.Popen[bytes] | None = None
 
     def start(self, within_s: float = 180.0) -> None:
@@ -67,6 +69,7 @@ class Server:
                 stdout=log,
                 stderr=log,
                 env={**os.environ, **self.environment},
+                cwd=self.folder,
             )
         deadline_s = time.monotonic() + within_s
         while not self._serves():
@@ -83,6 +86,11 @@ class Server:
     @property
     def is_alive(self) -> bool:
         return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
 
     def signal(self, number: signal.Signals) -> None:
         assert self._process is not None

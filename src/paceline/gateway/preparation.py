@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import os
-from collections.abc import Iterator
 
 from paceline.gateway.admin.audit import check_audit_file
 from paceline.gateway.capture.prompt_capture import check_capture
@@ -41,7 +40,7 @@ def check_addresses(settings: GatewaySettings) -> None:
     A name of this machine, such as localhost, may stand for an address that others can reach.
     """
     found: list[tuple[str, _Address, int]] = []
-    for host, port, setting in _ports(settings):
+    for host, port, setting in settings.ports:
         address = ipaddress.ip_address(resolve(host, port, setting)[3][0].partition("%")[0])
         needs_key = setting == "admin_port" and not address.is_loopback
         if needs_key and settings.keys.admin_key_file is None:
@@ -62,7 +61,7 @@ def check_addresses(settings: GatewaySettings) -> None:
 def check_ports(settings: GatewaySettings) -> None:
     """Raise `PortTaken` unless every port is free and may be opened by this user."""
     with contextlib.ExitStack() as stack:
-        for host, port, setting in _ports(settings):
+        for host, port, setting in settings.ports:
             stack.enter_context(bind(host, port, setting, listens=False))
 
 
@@ -72,12 +71,6 @@ def _overlap(one: _Address, other: _Address) -> bool:
         wide.is_unspecified and (wide.version == 6 or narrow.version == 4)
         for wide, narrow in ((one, other), (other, one))
     )
-
-
-def _ports(settings: GatewaySettings) -> Iterator[tuple[str, int, str]]:
-    """Host, port and setting of every port that a gateway opens."""
-    yield settings.host, settings.port, "port"
-    yield settings.admin_host, settings.admin_port, "admin_port"
 
 
 def _refuse_shared_files(settings: GatewaySettings) -> None:

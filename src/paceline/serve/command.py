@@ -13,7 +13,7 @@ import os
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -23,6 +23,9 @@ from paceline.config.printing import render_settings
 from paceline.config.sources import Key
 from paceline.governor.policies.builtin import BUILTIN_POLICIES
 from paceline.strict_command import StrictCommand
+
+if TYPE_CHECKING:
+    from paceline.gateway import GatewaySettings
 
 logger = logging.getLogger(__name__)
 
@@ -169,6 +172,7 @@ def _serve(loaded: LoadedSettings, *, take_over: bool, only_checks: bool) -> int
     from paceline.gateway.process import start_logging
     from paceline.serve.handover.taking_over import TakeOver, TakeOverFailed
     from paceline.serve.plan import make_plan
+    from paceline.serve.predecessor import PredecessorStays, explain_taken_port
     from paceline.serve.preparation import check_startable
     from paceline.serve.run import serve as run_serve
     from paceline.serve.startup_checks.report import refusals, render_report, warnings
@@ -214,6 +218,8 @@ def _serve(loaded: LoadedSettings, *, take_over: bool, only_checks: bool) -> int
             return 1 if refusals(results) or not results else 0
         if take_over:
             taken = TakeOver.begin(plan.gateway.host, plan.gateway.port)
+        if taken is None and not uvloop.run(_wait_for_ports(plan.gateway)):
+            return 0
         results = check(has_running_engines=taken is not None)
         for text in warnings(results):
             logger.warning("%s", text)
@@ -231,7 +237,9 @@ def _serve(loaded: LoadedSettings, *, take_over: bool, only_checks: bool) -> int
             )
     except (CaptureUnusable, HostUnknown, KeysUnusable) as error:
         return _fail(error, 2)
-    except (EngineFailed, PortTaken, TakeOverFailed, WorkerFailed) as error:
+    except PortTaken as error:
+        return _fail(f"{error}{explain_taken_port(plan.gateway) if taken is None else ''}", 1)
+    except (EngineFailed, PredecessorStays, TakeOverFailed, WorkerFailed) as error:
         return _fail(error, 1)
     except asyncio.CancelledError:  # a second signal: do not wait for requests in flight
         return 0
@@ -243,7 +251,23 @@ def _serve(loaded: LoadedSettings, *, take_over: bool, only_checks: bool) -> int
     return 0
 
 
-def _fail(error: Exception, code: int) -> int:
+async def _wait_for_ports(settings: GatewaySettings) -> bool:
+    """Wait for a process that ends, before the checks: its engines still have their memory.
+
+    Returns whether to start: False after SIGTERM or Ctrl-C.
+    """
+    from paceline.serve.predecessor import wait_for_predecessors
+    from paceline.serve.shutdown_signals import cancelled_by, shutdown_signals
+
+    with shutdown_signals() as signalled:
+        async with cancelled_by(signalled):
+            await wait_for_predecessors(
+                settings, lambda message: click.echo(f"paceline: {message}", err=True)
+            )
+        return not signalled.is_set()
+
+
+def _fail(error: Exception | str, code: int) -> int:
     click.echo(f"paceline: {error}", err=True)
     return code
 

@@ -7,7 +7,8 @@ signal everything ends with exit code 0; a second signal does not wait for reque
 A process that takes over from a running one begins with that one's engines, and accepts
 connections once its replicas are ready. A process that was taken over from ends like after SIGTERM,
 but leaves the engines that the other one has adopted. A process that ends after a signal can be
-taken over from until it has completed its requests.
+taken over from until it has completed its requests. While a process ends, a `LeavingNotice` says
+that its ports will be free (`predecessor`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,15 @@ import signal
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
-from paceline.gateway import Fleet, GovernorChanges, RunningGateway, serve_gateway
+from paceline.gateway import (
+    Fleet,
+    GatewaySettings,
+    GovernorChanges,
+    PortTaken,
+    RunningGateway,
+    serve_gateway,
+)
+from paceline.gateway.leaving_notice import LeavingNotice, ports_of
 from paceline.gateway.own_limits import raise_descriptor_limit
 from paceline.rare_garbage_collection import rare_garbage_collection
 from paceline.serve.engine_drafts import SupervisedDrafts
@@ -61,7 +70,8 @@ async def serve(
     changes = GovernorChanges()
     async with contextlib.AsyncExitStack() as stack:
         signalled = stack.enter_context(shutdown_signals())
-        address = stack.enter_context(OwnerAddress())  # held until the engines have ended
+        leaving = stack.enter_context(LeavingNotice(ports_of(plan.gateway)))
+        address = stack.enter_context(OwnerAddress())  # both held until the engines have ended
         handing_over = stack.enter_context(HandingOver(address, plan.start_timeout_s))
         engines = await stack.enter_async_context(Engines.open(plan, changes, taken, on_progress))
         opening = functools.partial(
@@ -77,6 +87,7 @@ async def serve(
         gateway: RunningGateway | None = None
         async with cancelled_by(signalled):
             if taken is None:
+                _reserve(address, plan.gateway)
                 gateway = await stack.enter_async_context(opening())
                 address.acquire(plan.gateway.host, gateway.port)
                 engines.start_new()
@@ -95,9 +106,12 @@ async def serve(
                 )
                 await _take(taken, address, plan, gateway, engines, changes)
         if gateway is None or (taken is not None and not taken.is_owner):
+            if taken is None:  # otherwise the ports belong to a process that continues
+                leaving.announce()
             on_progress("paceline", "stopping")
             return
         outgoing = Outgoing(gateway, engines.supervisors, changes)
+        stack.callback(_announce, leaving, outgoing)  # also after a failure
         stack.callback(outgoing.start_draining)
         handed_over = handing_over.start(plan.gateway.host, gateway.port, outgoing)
         async with _tasks(
@@ -115,12 +129,44 @@ async def serve(
         if not outgoing.is_taken:
             for task in ended:
                 task.result()
-        on_progress("paceline", "stopping")
+        _announce(leaving, outgoing)
+        on_progress("paceline", _stopping(gateway, plan.gateway.drain_timeout_s))
         if outgoing.is_taken:
             await asyncio.sleep(plan.gateway.lame_duck_s)
         elif signalled.number is signal.SIGTERM:  # not after Ctrl-C, which a person waits for
             gateway.discourage()
             await asyncio.sleep(plan.gateway.lame_duck_s)
+
+
+def _reserve(address: OwnerAddress, settings: GatewaySettings) -> None:
+    """Of two processes that start at once, the second one ends here, and can say why.
+
+    Raises `PortTaken`.
+    """
+    if settings.port and not address.acquire(settings.host, settings.port):
+        raise PortTaken(
+            f"Port {settings.port} on {settings.host} is served, or about to be, by another "
+            "process; set server.port (--port) to a free one, or to 0 to have one chosen."
+        )
+
+
+def _announce(leaving: LeavingNotice, outgoing: Outgoing) -> None:
+    """Say that the ports will be free, unless another process has them from here on."""
+    if outgoing.is_taken:
+        leaving.withdraw()
+    else:
+        leaving.announce()
+
+
+def _stopping(gateway: RunningGateway, drain_timeout_s: float) -> str:
+    replicas = gateway.fleet.replicas()
+    num_in_flight = sum(gateway.traffic.num_in_flight(replica.name) for replica in replicas)
+    if not num_in_flight:
+        return "stopping"
+    return (
+        f"stopping; requests in flight ({num_in_flight}) have {drain_timeout_s:g} s to complete, a "
+        "second signal ends them"
+    )
 
 
 async def _settle(taken: TakeOver, engines: Engines, on_progress: OnProgress, fleet: Fleet) -> None:

@@ -37,7 +37,7 @@ class ScriptedEngine:
         ]
 
     async def __aenter__(self) -> ScriptedEngine:
-        app = web.Application()
+        app = web.Application(client_max_size=16 * 1024**2)
         app.router.add_post("/v1/chat/completions", self._answer_chat)
         app.router.add_post("/v1/responses", self._answer_response)
         self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)

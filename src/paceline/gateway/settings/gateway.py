@@ -99,6 +99,14 @@ class GatewaySettings:
     fleet: FleetSettings = field(default_factory=FleetSettings)
     """Remote replicas, and how they are polled."""
 
+    @property
+    def ports(self) -> tuple[tuple[str, int, str], ...]:
+        """Host, port and name of the setting of every port that a gateway opens."""
+        ports = [(self.host, self.port, "port"), (self.admin_host, self.admin_port, "admin_port")]
+        if self.probe_port is not None:
+            ports.append((self.probe_host, self.probe_port, "probe_port"))
+        return tuple(ports)
+
     def __post_init__(self) -> None:
         for name in ("port", "admin_port", "probe_port"):
             port = getattr(self, name)

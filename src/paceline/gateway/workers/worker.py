@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from paceline.gateway.capture.results import CaptureUnusable
 from paceline.gateway.data_port import DataPort
 from paceline.gateway.keys.record import KeysUnusable
+from paceline.gateway.leaving_notice import LeavingNotice, PortAddress
 from paceline.gateway.metrics.metrics import GatewayMetrics
 from paceline.gateway.replicas import Replica
 from paceline.gateway.signals import ReplicaSignals
@@ -85,6 +86,7 @@ class _Worker:
         return self._signals
 
     async def serve(self, listener: socket.socket) -> None:
+        leaving = LeavingNotice([PortAddress(*listener.getsockname()[:2])])
         listening = asyncio.create_task(self._listen())
         reporting = asyncio.create_task(self._report_periodically())
         watching = asyncio.create_task(self._report_progress_periodically())
@@ -100,6 +102,8 @@ class _Worker:
                     for task in (server, *tasks):
                         if task.done():
                             task.result()
+                if listening.done():  # without the parent, a new gateway waits for this worker
+                    leaving.announce()
             self._report()
             self._send_metrics()
         finally:
