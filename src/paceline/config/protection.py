@@ -14,6 +14,7 @@ from typing import Any
 PROTECTS: Mapping[str, str] = {
     "server.host": "who can connect to the data port",
     "server.admin_host": "who can connect to the admin port",
+    "server.probe_host": "who can connect to the port for probes",
     "server.allowed_hosts": "a data port without keys from web pages (DNS rebinding)",
     "server.max_body_bytes": "memory and time from large bodies",
     "server.max_json_values": "time from bodies with many values",
@@ -55,7 +56,9 @@ PROTECTS: Mapping[str, str] = {
 """Setting → what it protects, and from what."""
 
 OTHERS: Mapping[str, frozenset[str]] = {
-    "server": frozenset({"port", "admin_port", "workers", "lame_duck_s", "drain_timeout_s"}),
+    "server": frozenset(
+        {"port", "admin_port", "probe_port", "workers", "lame_duck_s", "drain_timeout_s"}
+    ),
     "engine": frozenset(
         {
             "model", "served_name", "draft", "policy", "policy_parameters", "draft_length_max",
