@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 
 from paceline.gateway.fleet.dialects import DIALECTS
 from paceline.gateway.fleet.health import ReplicaHealth
+from paceline.gateway.fleet.identity import ListedModel
 from paceline.gateway.fleet.prober import (
-    ListedModel,
     Prober,
     ReplicaProbeFailed,
     ReplicaProbeNotSent,
