@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from paceline.gateway.admission import AdmissionQueues
 from paceline.gateway.api.data_app import DataApp
 from paceline.gateway.capture.prompt_capture import PromptCapture
+from paceline.gateway.hops import new_gateway_id
 from paceline.gateway.housekeeping import Housekeeping
 from paceline.gateway.http.byte_budget import ByteBudget
 from paceline.gateway.http.decoding_turns import DecodingTurns
@@ -48,7 +49,10 @@ class DataPort:
         settings: GatewaySettings,
         metrics: GatewayMetrics,
         peers: PeerWorkers | None = None,
+        gateway_id: str = "",
     ) -> None:
+        """`gateway_id` is that of the gateway, shared by its processes; one of its own without."""
+        self._gateway_id = gateway_id or new_gateway_id()
         self._settings = settings
         self._metrics = metrics
         self._peers = peers
@@ -155,6 +159,7 @@ class DataPort:
                 failures.continuation_fraction, failures.continuation_reserve
             ),
             metrics=self._metrics,
+            gateway_id=self._gateway_id,
             capture=capture,
         )
 

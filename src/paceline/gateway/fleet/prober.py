@@ -28,6 +28,7 @@ from paceline.gateway.fleet.load import parse_counters, parse_load
 from paceline.gateway.fleet.metrics_page import MetricsPage
 from paceline.gateway.fleet.speculation import read_speculation
 from paceline.gateway.fleet.status import LoadReading
+from paceline.gateway.hops import HOPS_HEADER, LEADS_BACK_STATUS
 from paceline.gateway.own_limits import is_own_limit
 from paceline.printable import printable
 
@@ -58,16 +59,27 @@ class ReplicaProbeNotSent(ReplicaProbeFailed):
     """The gateway itself could not open a connection, whatever the replica's state."""
 
 
+class ReplicaLeadsBack(ReplicaProbeFailed):
+    """The address leads back to this gateway; that does not pass."""
+
+
 class Prober:
     """HTTP client for one replica. An async context manager; each call has its own time limit."""
 
     def __init__(
-        self, address: str, dialect: Dialect, key: str | None = None, *, quotes_errors: bool = True
+        self,
+        address: str,
+        dialect: Dialect,
+        key: str | None = None,
+        *,
+        quotes_errors: bool = True,
+        gateway_id: str = "",
     ) -> None:
         """`address` is a URL without a path, or the path of a Unix socket.
 
         With `quotes_errors` the message of `ReplicaProbeFailed` may quote what the server sent, up
-        to 300 characters.
+        to 300 characters. With the `gateway_id` of this gateway, an address that leads back to it
+        is recognised.
         """
         self._quotes_errors = quotes_errors
         self._is_unix = address.startswith("/")
@@ -75,6 +87,8 @@ class Prober:
         self._base = "http://engine" if self._is_unix else address
         self._dialect = dialect
         self._headers = {"accept-encoding": "identity"}
+        if gateway_id:
+            self._headers[HOPS_HEADER] = gateway_id
         if key is not None:
             self._headers["authorization"] = f"Bearer {key}"
 
@@ -184,7 +198,26 @@ class Prober:
         max_page_bytes: int | None = None,
         content: Mapping[str, Any] | None = None,
     ) -> tuple[int, bytes]:
-        """Status and body: with `max_page_bytes` and a 200 the whole of it, else the start."""
+        """Status and body: with `max_page_bytes` and a 200 the whole of it, else the start.
+
+        Raises `ReplicaProbeFailed`.
+        """
+        status, body = await self._exchange(method, path, timeout_s, max_page_bytes, content)
+        if status == LEADS_BACK_STATUS:
+            raise ReplicaLeadsBack(
+                f"{path} answered {status}: the address leads back to this gateway; remove the "
+                "entry"
+            )
+        return status, body
+
+    async def _exchange(
+        self,
+        method: str,
+        path: str,
+        timeout_s: float,
+        max_page_bytes: int | None,
+        content: Mapping[str, Any] | None,
+    ) -> tuple[int, bytes]:
         try:
             async with (
                 asyncio.timeout(timeout_s),

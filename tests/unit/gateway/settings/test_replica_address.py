@@ -12,7 +12,7 @@ from paceline.gateway.settings.replica_address import canonical_dns, canonical_u
 NO_HOSTS = [
     *("", " ", "a b", " a", "a ", "a\0b", "10.0.0\r\n.1", "a\tb", "a\x7fb", "a\u00a0b", "a\u200bb"),
     *("a..b", ".a", ".", "-a", "a-", "a." + "b" * 64, "a" * 5000, ".".join(["a" * 60] * 5)),
-    *("bücher.example", "ａ.example", "a%62c", "%00", "a,b", "a;b", "a|b", "a'b", 'a"b', "<a>"),
+    *("bücher.example", "\uff41.example", "a%62c", "%00", "a,b", "a;b", "a|b", "a'b", 'a"b', "<a>"),
     *("1", "127.1", "0x7f.0.0.1", "2130706433", "010.0.0.1", "256.0.0.1", "1.2.3.4.5", "a.0x1"),
 ]
 
@@ -20,11 +20,11 @@ NO_HOSTS = [
 @pytest.mark.parametrize("host", NO_HOSTS)
 def test_a_host_that_can_be_no_server_is_refused(host: str) -> None:
     for port in ("", ":8000"):
-        with pytest.raises(ValueError, match="^url is") as caught:
+        with pytest.raises(ValueError, match="url is") as caught:
             canonical_url(f"http://{host}{port}")
         assert str(caught.value).isprintable()
         assert len(str(caught.value)) < 500
-    with pytest.raises(ValueError, match="^dns is") as caught:
+    with pytest.raises(ValueError, match="dns is") as caught:
         canonical_dns(f"{host}:8000")
     assert str(caught.value).isprintable()
 
@@ -39,15 +39,15 @@ def test_a_host_that_can_be_no_server_is_refused(host: str) -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_http_url_of_a_host_is_refused(url: str) -> None:
-    with pytest.raises(ValueError, match="^url is"):
+    with pytest.raises(ValueError, match="url is"):
         canonical_url(url)
 
 
-@pytest.mark.parametrize("port", ["", "0", "00", "65536", "99999999999", "-1", "+1", " 1", "1_0", "١", "0x1", "080", "80\n"])  # fmt: skip
+@pytest.mark.parametrize("port", ["", "0", "00", "65536", "99999999999", "-1", "+1", " 1", "1_0", "\u0661", "0x1", "080", "80\n"])  # fmt: skip
 def test_a_port_is_1_to_65535_in_decimal_digits(port: str) -> None:
     with pytest.raises(ValueError, match="1 to 65535"):
         canonical_url(f"http://a:{port}")
-    with pytest.raises(ValueError, match="^dns is"):
+    with pytest.raises(ValueError, match="dns is"):
         canonical_dns(f"a:{port}")
 
 
@@ -59,10 +59,10 @@ def test_a_port_is_1_to_65535_in_decimal_digits(port: str) -> None:
     ],
 )
 def test_a_refusal_does_not_quote_what_may_be_a_secret(url: str) -> None:
-    with pytest.raises(ValueError, match="^url ") as caught:
+    with pytest.raises(ValueError, match="url ") as caught:
         canonical_url(url)
     assert "s3cret" not in str(caught.value)
-    with pytest.raises(ValueError, match="^dns ") as caught:
+    with pytest.raises(ValueError, match="dns ") as caught:
         canonical_dns("user:s3cret@host:1")
     assert "s3cret" not in str(caught.value)
 

@@ -65,7 +65,19 @@ def test_a_version_or_revision_that_is_no_name_is_unknown(text: str) -> None:
 
 @pytest.mark.parametrize(
     "number",
-    ["1e400", "-1", "0", "NaN", "Infinity", "1" * 20, "1" * 5000, "4294967296", "1.5", '"7"', "true"],
+    [
+        "1e400",
+        "-1",
+        "0",
+        "NaN",
+        "Infinity",
+        "1" * 20,
+        "1" * 5000,
+        "4294967296",
+        "1.5",
+        '"7"',
+        "true",
+    ],
 )
 @pytest.mark.parametrize("form", ['"max_model_len":%s', '"meta":{"n_ctx":%s}', '"created":%s'])
 def test_a_listed_number_of_any_size_leaves_the_context_unknown(form: str, number: str) -> None:
@@ -73,7 +85,9 @@ def test_a_listed_number_of_any_size_leaves_the_context_unknown(form: str, numbe
     assert parse_models(page) == [ListedModel("m")]
 
 
-@pytest.mark.parametrize("body", [b"[" * 100_000, b"\xff\xfe", b'{"data":', b"\x1f\x8b" + bytes(50)])
+@pytest.mark.parametrize(
+    "body", [b"[" * 100_000, b"\xff\xfe", b'{"data":', b"\x1f\x8b" + bytes(50)]
+)
 def test_a_body_that_is_no_json_is_no_list_of_models(body: bytes) -> None:
     with pytest.raises(Unreadable, match="not JSON"):
         parse_models(body)

@@ -27,7 +27,10 @@ def test_vllms_counters_are_read_from_its_page() -> None:
         counters.generation_tokens, counters.inter_token_s, counters.drafted_tokens
     )  # fmt: skip
     assert parse_counters(MetricsPage(""), DIALECTS["vllm"].counters) == TokenCounters()
-    assert parse_counters(MetricsPage(RECORDED.read_text()), DIALECTS["openai"].counters) == TokenCounters()
+    assert (
+        parse_counters(MetricsPage(RECORDED.read_text()), DIALECTS["openai"].counters)
+        == TokenCounters()
+    )
 
 
 def test_seconds_and_tokens_of_other_servers_are_counted_at_the_same_moment() -> None:
@@ -37,13 +40,17 @@ def test_seconds_and_tokens_of_other_servers_are_counted_at_the_same_moment() ->
         'sglang:inter_token_latency_seconds_sum{model_name="m"} 0.5\n'
         'sglang:inter_token_latency_seconds_count{model_name="m"} 25.0\n'
     )
-    assert parse_counters(MetricsPage(page), DIALECTS["sglang"].counters) == TokenCounters(25.0, 0.5)
+    assert parse_counters(MetricsPage(page), DIALECTS["sglang"].counters) == TokenCounters(
+        25.0, 0.5
+    )
     page = (
         "llamacpp:tokens_predicted_total 30\nllamacpp:tokens_predicted_seconds_total 0.6\n"
         "llamacpp:spec_decode_num_draft_tokens_total 8\n"
         "llamacpp:spec_decode_num_accepted_tokens_total 6\n"
     )
-    assert parse_counters(MetricsPage(page), DIALECTS["llamacpp"].counters) == TokenCounters(30, 0.6, 8, 6)
+    assert parse_counters(MetricsPage(page), DIALECTS["llamacpp"].counters) == TokenCounters(
+        30, 0.6, 8, 6
+    )
 
 
 @pytest.mark.parametrize(
