@@ -7,9 +7,9 @@ from dataclasses import dataclass, fields
 
 from paceline.gateway.settings.replica_entry import ReplicaEntry
 
-MAX_REPLICAS = 1024
-"""Remote replicas and DNS names together; all of them are in the metrics, and in each message to a
-worker. Chosen empirically, far above fleets in use."""
+MAX_REPLICAS = 512
+"""Remote replicas and DNS names together; all of them are polled, in the metrics, and in each message
+to a worker. Chosen empirically, far above fleets in use."""
 
 
 @dataclass(frozen=True, slots=True)
