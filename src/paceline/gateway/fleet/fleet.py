@@ -61,7 +61,7 @@ class Fleet:
         gateway_id: str = "",
     ) -> None:
         """`num_in_flight` returns the number of requests in flight on a replica. `gateway_id` is
-        that of this gateway, by which it recognises itself behind an address (`gateway.hops`)."""
+        that of this gateway, by which it recognises an address of its own (`gateway.hops`)."""
         self._gateway_id = gateway_id
         self._settings = settings
         self._local = LocalEngines(local, settings, _jitter)

@@ -41,7 +41,7 @@ _MAX_MODELS_BYTES = 2 * 1024 * 1024
 _MAX_START_BYTES = 64 * 1024
 """Of any other answer only the start is read: its status counts, or it is short."""
 _LONG_PAGE_BYTES = 256 * 1024
-"""A longer metrics page is parsed in a thread, so that the streams of this process go on."""
+"""A longer metrics page is parsed in a thread, so that the streams of this process continue."""
 _MAX_REASON_CHARS = 300
 _VERSION_PATH = "/version"
 _ROUTE_MISSING_STATUSES = (400, 404, 405, 501)

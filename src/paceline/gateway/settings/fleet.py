@@ -8,8 +8,8 @@ from dataclasses import dataclass, fields
 from paceline.gateway.settings.replica_entry import ReplicaEntry
 
 MAX_REPLICAS = 512
-"""Remote replicas and DNS names together; all of them are polled, in the metrics, and in each message
-to a worker. Chosen empirically, far above fleets in use."""
+"""Remote replicas and DNS names together. All of them are polled, are in the metrics, and in each
+message to a worker. Chosen empirically, far above fleets in use."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,8 @@
 
 Each message is one packet of JSON (`packets`). File descriptors travel with the `Offer`: the
 listening sockets of both ports, and one pipe for each engine. Handing over the sockets themselves
-loses no connection: with `SO_REUSEPORT`, each process would have its own queue, and Linux resets the
-connections in the queue of a socket that is closed.
+loses no connection: with `SO_REUSEPORT`, each process would have its own queue, and Linux resets
+the connections in the queue of a socket that is closed.
 """
 
 from __future__ import annotations
