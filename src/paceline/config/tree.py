@@ -86,8 +86,10 @@ class ServerSettings(_Frozen):
     """Most JSON values in a request body; every token id of a prompt is one. A body with more gets
     a 400 before it is decoded: the gateway decodes about 5 million values per second."""
     max_buffered_bytes: int = Field(default=1024 * 1024 * 1024, ge=16 * 1024 * 1024)
-    """Most memory, in bytes, for the requests and answers that the gateway holds at a time, over
-    all workers. A request that exceeds it gets a 503 at once."""
+    """Most memory, in bytes, for the requests and answers that the gateway holds at a time; each
+    worker has an equal part, of at least 4 MiB. A request that exceeds it gets a 503 at once. One
+    that needs more than a whole part, or more than a tenant's share of it, is held in addition, one
+    at a time in each worker."""
     max_tenant_buffered_fraction: float = Field(default=0.5, gt=0, le=1)
     """Share of `max_buffered_bytes` that the requests of one tenant may take; a request that
     exceeds it gets a 429."""

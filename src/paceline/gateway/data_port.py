@@ -14,8 +14,9 @@ from typing import Any, Protocol
 from paceline.gateway.admission import AdmissionQueues
 from paceline.gateway.api.data_app import DataApp
 from paceline.gateway.capture.prompt_capture import PromptCapture
+from paceline.gateway.hops import new_gateway_id
 from paceline.gateway.housekeeping import Housekeeping
-from paceline.gateway.http.byte_budget import ByteBudget
+from paceline.gateway.http.byte_budget import REQUEST_BYTES, ByteBudget
 from paceline.gateway.http.decoding_turns import DecodingTurns
 from paceline.gateway.http.listening import Listening, serving
 from paceline.gateway.keys.access import DataAccess
@@ -36,6 +37,8 @@ from paceline.gateway.routing.stream_progress import ProgressReport, ProgressWat
 from paceline.gateway.settings import GatewaySettings
 from paceline.gateway.signals import SignalSource
 
+_LEAST_OF_TENANT_BYTES = 4 * REQUEST_BYTES
+
 
 class LiveReplicas(ReplicaSource, SignalSource, Protocol):
     """The replicas: what they are, and how they do."""
@@ -49,7 +52,10 @@ class DataPort:
         settings: GatewaySettings,
         metrics: GatewayMetrics,
         peers: PeerWorkers | None = None,
+        gateway_id: str = "",
     ) -> None:
+        """`gateway_id` is that of the gateway, shared by its processes; one of its own without."""
+        self._gateway_id = gateway_id or new_gateway_id()
         self._settings = settings
         self._metrics = metrics
         self._peers = peers
@@ -160,14 +166,17 @@ class DataPort:
                 failures.continuation_fraction, failures.continuation_reserve
             ),
             metrics=self._metrics,
+            gateway_id=self._gateway_id,
             capture=capture,
         )
 
     def _byte_budget(self) -> ByteBudget:
-        """This process's part of the budget."""
+        """This process's part of the budget, and a tenant's part of that: some small requests at
+        least."""
         settings = self._settings
         of_process = settings.max_buffered_bytes // settings.workers
         of_tenant = int(settings.max_tenant_buffered_fraction * of_process)
+        of_tenant = max(of_tenant, min(_LEAST_OF_TENANT_BYTES, of_process))
         has_tenants = settings.keys.file is not None
         return ByteBudget(
             of_process,

@@ -20,6 +20,7 @@ from paceline.gateway.admin.governor_changes import GovernorChanges
 from paceline.gateway.admin.governor_control import send_to_governors
 from paceline.gateway.data_port import DataPort, owned_task
 from paceline.gateway.fleet import Fleet
+from paceline.gateway.hops import new_gateway_id
 from paceline.gateway.http.listening import Listening, PortTaken, bind, is_bound_to, serving
 from paceline.gateway.hung_replicas import HungReplicas, read_activity
 from paceline.gateway.live_view.live_view import LiveView
@@ -177,9 +178,14 @@ async def serve_gateway(
             offered_probes.close()
         port, admin_port, probe_port = (*(one.getsockname()[1] for one in listeners), None)[:3]
         metrics = GatewayMetrics()
-        is_single_process = settings.workers == 1
-        data = DataPort(settings, metrics) if is_single_process else WorkerPool(settings, metrics)
-        async with Fleet(settings.fleet, source, data.traffic.num_in_flight) as fleet:
+        gateway_id = new_gateway_id()
+        data = (
+            DataPort(settings, metrics, gateway_id=gateway_id)
+            if settings.workers == 1
+            else WorkerPool(settings, metrics, gateway_id)
+        )
+        in_flight = data.traffic.num_in_flight
+        async with Fleet(settings.fleet, source, in_flight, gateway_id=gateway_id) as fleet:
             await before_accepting(fleet)
             gate = ChangeGate(is_open=allows_changes)
             restarts = EngineRestarts(

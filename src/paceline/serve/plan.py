@@ -22,6 +22,7 @@ from paceline.gateway.settings import (
     FailureSettings,
     KeySettings,
 )
+from paceline.gateway.settings.names import MAX_MODEL_CHARS, is_name
 from paceline.serve.engine_plan import EnginePlan, PlannedEngines, plan_engines
 from paceline.serve.worker_count import choose_num_workers
 
@@ -99,6 +100,11 @@ def make_plan(
         environ=environ,
     )
     planned = plan()
+    if not is_name(planned.served_name, MAX_MODEL_CHARS):
+        raise ValueError(
+            "engine.served_name, by default the name of the model's folder, is no model id: it "
+            f"must be 1 to {MAX_MODEL_CHARS} printable characters without a blank at either end"
+        )
     for one in planned.engines:
         if any(entry.label == one.name for entry in gateway.fleet.entries):
             raise ValueError(

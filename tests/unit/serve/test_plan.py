@@ -183,3 +183,19 @@ def test_a_draft_is_checked_as_at_a_start(tmp_path: Path, fault: str) -> None:
     }
     with pytest.raises(ModelUnfit, match=says[fault]):
         planned_with(str(folder))
+
+
+@pytest.mark.parametrize("name", ["a\nb", " a", "a\x1b[2J", "m" * 257, "a\u202eb"])
+def test_a_served_name_that_is_no_model_id_is_refused(tmp_path: Path, name: str) -> None:
+    file = tmp_path / "paceline.yaml"
+    engine = {"model": "someone/else", "served_name": name}
+    file.write_text(yaml.safe_dump({"engine": engine}))
+    with pytest.raises(ValueError, match=r"served_name.*1 to 256 printable characters"):
+        make_plan(
+            load_settings({}, {}, file).settings,
+            read_hardware(),
+            server_module="some.module",
+            run_folder=tmp_path,
+            log_folder=tmp_path,
+            environ={},
+        )

@@ -11,20 +11,34 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import parse_qs
 
-from paceline.gateway.admin.audit import AuditEntry, AuditLog
+from paceline.gateway.admin.audit import AuditEntry, AuditLog, name_in_audit
 from paceline.gateway.admin.capture_admin import delete_capture, describe_capture
 from paceline.gateway.admin.change_gate import ChangeGate
-from paceline.gateway.admin.draft_admin import begin_swap, refuse_restart_during_swap
+from paceline.gateway.admin.draft_admin import (
+    DRAFT_FIELDS,
+    begin_swap,
+    refuse_restart_during_swap,
+)
 from paceline.gateway.admin.draft_swaps import DraftSwaps
 from paceline.gateway.admin.engine_restarts import EngineRestarts
-from paceline.gateway.admin.governor_change_check import check_governor_change
+from paceline.gateway.admin.governor_change_check import (
+    GOVERNOR_FIELDS,
+    check_governor_change,
+    without_parameters,
+)
 from paceline.gateway.admin.governor_changes import GovernorChanges
 from paceline.gateway.admin.governor_control import ControlAnswer, send_to_governors
-from paceline.gateway.admin.recording_commands import recording_command
+from paceline.gateway.admin.recording_commands import RECORDING_FIELDS, recording_command
 from paceline.gateway.admin.replica_admin import (
+    CHANGE_FIELDS,
+    ENTRY_FIELDS,
     add_replica,
+    check_entry,
+    check_replica_change,
     describe_fleet,
     drain_replica,
+    is_replica_or_entry,
+    list_names,
     remove_replica,
     restart_replica,
 )
@@ -43,7 +57,7 @@ from paceline.gateway.http.strict_json import parse_object
 from paceline.gateway.keys.access import AdminAccess, Operator
 from paceline.gateway.keys.roles import Role
 from paceline.gateway.live_view.live_view import LiveView
-from paceline.gateway.live_view.routes import DashboardRoutes
+from paceline.gateway.live_view.routes import DASHBOARD_PATHS, DashboardRoutes
 from paceline.gateway.metrics.metrics import CONTENT_TYPE, GatewayMetrics
 from paceline.gateway.metrics.samples import FamilyOfSamples
 from paceline.gateway.proxy.lease import Traffic
@@ -62,6 +76,14 @@ _METHODS: Mapping[str, Mapping[str, Role]] = {
     },
 }  # fmt: skip
 """By path and method, the role that the request needs."""
+_FIELDS: Mapping[tuple[str, str], Sequence[str]] = {
+    ("/admin/governor", "PATCH"): GOVERNOR_FIELDS,
+    ("/admin/draft", "POST"): DRAFT_FIELDS,
+    ("/admin/recording", "POST"): RECORDING_FIELDS,
+    ("/admin/replicas", "POST"): ENTRY_FIELDS,
+    ("/admin/replicas", "PATCH"): CHANGE_FIELDS,
+}
+"""By path and method, the fields of the body."""
 
 
 class AdminApp:
@@ -95,7 +117,7 @@ class AdminApp:
         self._audit = AuditLog(settings.keys.audit_file)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        entry = AuditEntry.begin(scope)
+        entry = AuditEntry.begin(scope, {*_METHODS, *DASHBOARD_PATHS}, self._is_replica)
         try:
             await self._dispatch(scope, receive, send, entry)
         except ClientGone:
@@ -140,11 +162,16 @@ class AdminApp:
             await self._answer_capture(method, send, entry)
         elif method == "PATCH":
             change = check_governor_change(await self._read(scope, receive, entry))
+            entry.set_change(without_parameters(change))
+
+            def accepted(replica: str) -> None:
+                entry.set_change(change)  # an engine has checked the parameters
+                self._changes.note(replica, change)
+
             with self._gate.change():
                 answers = await self._command_engines(
-                    scope, {"op": "set", **change}, "governor_refused",
-                    lambda replica: self._changes.note(replica, change),
-                )  # fmt: skip
+                    scope, {"op": "set", **change}, "governor_refused", accepted
+                )
             entry.status = 200
             await send_json(send, 200, {"replicas": _by_name(answers)})
         else:
@@ -158,7 +185,7 @@ class AdminApp:
             await send_json(send, 200, self._swaps.describe())
             return
         request = await self._read(scope, receive, entry)
-        content = await begin_swap(self._swaps, self._gate, request)
+        content = await begin_swap(self._swaps, self._gate, request, entry.set_change)
         entry.status = 202
         await send_json(send, 202, content)
 
@@ -171,6 +198,8 @@ class AdminApp:
         else:
             body = await self._read(scope, receive, entry) if method == "POST" else None
             command = recording_command(body)
+            if body is not None:
+                entry.set_change(body)
             with self._gate.change():
                 answers = await self._command_engines(scope, command, "recording_refused")
             entry.status = 200
@@ -245,30 +274,46 @@ class AdminApp:
         else:
             has_body = scope["method"] != "DELETE"
             request = await self._read(scope, receive, entry) if has_body else {}
+            change = self._check_replicas(scope, request, entry)
             with self._gate.change():
-                status, content = self._change_replicas(scope, request)
+                status, content = change()
         entry.status = status
         await send_json(send, status, content)
 
-    def _change_replicas(
-        self, scope: Scope, request: Mapping[str, Any]
-    ) -> tuple[int, dict[str, object]]:
+    def _check_replicas(
+        self, scope: Scope, request: Mapping[str, Any], entry: AuditEntry
+    ) -> Callable[[], tuple[int, dict[str, object]]]:
+        """Check a change of the replicas; returns what carries it out."""
         num_in_flight = self._traffic.num_in_flight
         if scope["method"] == "POST":
-            return 201, add_replica(self._fleet, request)
+            added = check_entry(request)
+            entry.set_change({name: getattr(added, name) for name in request})
+            return lambda: (201, add_replica(self._fleet, added))
         if scope["method"] == "DELETE":
             names = parse_qs(bytes(scope["query_string"]).decode("latin-1")).get("name", [])
-            return 200, remove_replica(self._fleet, names, num_in_flight)
+            return lambda: (200, remove_replica(self._fleet, names, num_in_flight))
+        check_replica_change(request)
+        name = request["name"]
+        entry.set_change({**request, "name": name_in_audit(name, self._is_replica)})
         if "restart" in request:
             refuse_restart_during_swap(self._swaps)
-            return 202, restart_replica(self._fleet, request, self._restarts, num_in_flight)
-        return 200, drain_replica(self._fleet, request, num_in_flight)
+            return lambda: (
+                202,
+                restart_replica(self._fleet, name, self._restarts, num_in_flight),
+            )
+        return lambda: (
+            200,
+            drain_replica(self._fleet, name, request["draining"], num_in_flight),
+        )
+
+    def _is_replica(self, name: str) -> bool:
+        return is_replica_or_entry(self._fleet, name)
 
     async def _read(self, scope: Scope, receive: Receive, entry: AuditEntry) -> dict[str, Any]:
         check_headers(scope, self._settings)
         body = await read_body(receive, self._settings)
         parsed = parse_object(body.data, self._settings.json_limits, body.num_keys)
-        entry.set_change(parsed)
+        entry.note_fields(parsed, _FIELDS[scope["path"], scope["method"]])
         return parsed
 
 
@@ -289,11 +334,11 @@ def _selected(replicas: Sequence[Replica], scope: Scope) -> Sequence[Replica]:
         return replicas
     chosen = [replica for replica in replicas if replica.name == names[0]]
     if not chosen:
-        known = ", ".join(replica.name for replica in replicas) or "none"
+        known = list_names([replica.name for replica in replicas])
         raise Refusal(
             Problem(
                 404,
-                f"There is no replica {names[0][:100]!r}; known replicas: {known}.",
+                f"There is no replica {names[0][:100]!a}; known replicas: {known}.",
                 "replica_not_found",
                 "replica",
             )

@@ -1,6 +1,10 @@
 """`AuditLog`: one line of JSON for every change that somebody made, or tried, on the admin port.
 
 With `keys.audit_file` the lines are appended to that file, else they are warnings in the log.
+
+A line holds no secret, whatever was sent: no part of a request is kept before it has been checked.
+Paths, methods, and names of fields are kept where this port knows them; names of replicas where
+there is one of that name; values where they have passed their check.
 """
 
 from __future__ import annotations
@@ -8,10 +12,12 @@ from __future__ import annotations
 import errno
 import logging
 import os
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 import msgspec
 
@@ -23,9 +29,12 @@ from paceline.writable import check_writable_folder
 logger = logging.getLogger(__name__)
 
 _SECRET_FIELDS = ("key",)
-_MAX_QUERY_CHARS = 500
+_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+_NAMES_IN_QUERY = ("name", "replica")
+_UNKNOWN = "(unknown)"
+_NOT_CHECKED = "(not checked)"
 _MAX_CHANGE_BYTES = 4096
-"""A valid change is shorter; a body may have 8 MiB."""
+"""Valid changes are shorter, but for the parameters of a policy."""
 
 
 @dataclass(slots=True)
@@ -36,7 +45,9 @@ class AuditEntry:
     """UTC, ISO 8601."""
     method: str
     path: str
+    """One that this port serves, or "(unknown)"."""
     query: str
+    """The names of replicas in it; "(unknown)" for one that does not exist."""
     client: str | None
     """Address that the connection comes from."""
     holder: str | None = None
@@ -44,20 +55,24 @@ class AuditEntry:
     key_id: str | None = None
     role: str | None = None
     change: dict[str, Any] | None = None
-    """The body, without secrets, and cut when it is long; None when it was not read."""
+    """The fields of the body; None when it was not read. Values that have passed no check are
+    missing, so are the names of unknown fields; a long one is cut."""
     status: int = 500
     """Of the answer."""
     error: str | None = None
     """Code of the error; None for a change that was made."""
 
     @classmethod
-    def begin(cls, scope: Scope) -> AuditEntry:
-        client = scope.get("client")
+    def begin(
+        cls, scope: Scope, paths: Collection[str], is_replica: Callable[[str], bool]
+    ) -> AuditEntry:
+        """`paths` are those of the port; `is_replica` says whether there is one of that name."""
+        client, path, method = scope.get("client"), scope["path"], scope["method"]
         return cls(
             at=datetime.now(UTC).isoformat(timespec="milliseconds"),
-            method=scope["method"],
-            path=scope["path"][:_MAX_QUERY_CHARS],
-            query=bytes(scope["query_string"]).decode("latin-1")[:_MAX_QUERY_CHARS],
+            method=method if method in _METHODS else _UNKNOWN,
+            path=path if path in paths else _UNKNOWN,
+            query=_shown_query(bytes(scope["query_string"]), is_replica),
             client=client[0] if client else None,
         )
 
@@ -65,14 +80,38 @@ class AuditEntry:
         """Keep who sent the request."""
         self.holder, self.key_id, self.role = operator.name, operator.key_id, operator.role
 
-    def set_change(self, body: dict[str, Any]) -> None:
-        """Keep the body, with secrets replaced. Of a long one, keep the start of its JSON."""
+    def note_fields(self, body: Mapping[str, Any], known: Collection[str]) -> None:
+        """Keep which of the known fields a body has, which is not checked yet."""
+        self.change = dict.fromkeys([name for name in known if name in body], _NOT_CHECKED)
+        num_unknown = len(body) - len(self.change)
+        if num_unknown:
+            self.change["unknown_fields"] = num_unknown
+
+    def set_change(self, checked: Mapping[str, Any]) -> None:
+        """Keep the values of a body that has passed its check, without secrets. Of a long one,
+        keep the start of its JSON."""
         self.change = {
-            name: "(secret)" if name in _SECRET_FIELDS else value for name, value in body.items()
+            name: "(secret)" if name in _SECRET_FIELDS else value for name, value in checked.items()
         }
         text = msgspec.json.encode(self.change)
         if len(text) > _MAX_CHANGE_BYTES:
             self.change = {"start": text[:_MAX_CHANGE_BYTES].decode(errors="replace")}
+
+
+def name_in_audit(name: str, is_replica: Callable[[str], bool]) -> str:
+    """The name of a replica that a request gives, if there is one."""
+    return name if is_replica(name) else _UNKNOWN
+
+
+def _shown_query(query: bytes, is_replica: Callable[[str], bool]) -> str:
+    try:
+        given = parse_qsl(query.decode("latin-1"), max_num_fields=10)
+    except ValueError:  # more fields
+        return _UNKNOWN
+    return "&".join(
+        f"{name}={name_in_audit(value, is_replica)}" if name in _NAMES_IN_QUERY else _UNKNOWN
+        for name, value in given
+    )
 
 
 class AuditLog:

@@ -5,30 +5,40 @@ Translates JSON to calls of `DraftSwaps`, and what it raises to a 4xx.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from paceline.gateway.admin.change_gate import ChangeGate
 from paceline.gateway.admin.draft_swaps import DraftSwaps, SwapConflict
 from paceline.gateway.admin.engine_drafts import DraftUnfit
 from paceline.gateway.http.errors import Problem, Refusal, invalid
+from paceline.gateway.settings.names import is_name
 
-_FIELDS = ("draft", "allow_outage")
+DRAFT_FIELDS = ("draft", "allow_outage")
+_MAX_DRAFT_CHARS = 4096
+"""Of a path on Linux."""
 
 
 async def begin_swap(
-    swaps: DraftSwaps, gate: ChangeGate, request: Mapping[str, Any]
+    swaps: DraftSwaps,
+    gate: ChangeGate,
+    request: Mapping[str, Any],
+    on_checked: Callable[[Mapping[str, Any]], None],
 ) -> dict[str, Any]:
-    """Check the draft and begin to swap it in; returns the state as GET shows it."""
-    unknown = sorted(set(request) - set(_FIELDS))
+    """Check the draft and begin to swap it in; returns the state as GET shows it.
+
+    `on_checked` is called with the request once it has passed its check.
+    """
+    unknown = sorted(set(request) - set(DRAFT_FIELDS))
     if unknown:
         raise invalid(
-            f"{unknown[0][:100]!r} cannot be set; the settable fields are {', '.join(_FIELDS)}.",
+            f"{unknown[0][:100]!a} cannot be set; the settable fields are "
+            f"{', '.join(DRAFT_FIELDS)}.",
             unknown[0][:100],
             code="unknown_field",
         )
     draft, allow_outage = request.get("draft"), request.get("allow_outage", False)
-    if not isinstance(draft, str) or not draft:
+    if not isinstance(draft, str) or not is_name(draft, _MAX_DRAFT_CHARS):
         raise invalid(
             "draft must be a folder of this machine, a Hugging Face name, ngram, suffix, none or "
             "auto.",
@@ -38,6 +48,7 @@ async def begin_swap(
         raise invalid("allow_outage must be true or false.", "allow_outage")
     try:
         checked = await swaps.check(draft)
+        on_checked(request)
         with gate.change():
             swaps.begin(checked, allow_outage=allow_outage)
     except DraftUnfit as unfit:

@@ -5,30 +5,37 @@ The engine itself refuses values that do not fit its start-up settings.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from paceline.gateway.http.errors import invalid
+import msgspec
+
+from paceline.gateway.http.errors import invalid, shown
 from paceline.policy_registry import policy_names
 
-_SETTABLE = ("policy", "policy_parameters", "draft_length", "ceiling")
+GOVERNOR_FIELDS = ("policy", "policy_parameters", "draft_length", "ceiling")
 """The engine's control channel accepts the same fields."""
+_PARAMETERS = "policy_parameters"
+_MAX_PARAMETERS_BYTES = 4096
+"""Of their JSON. They are kept, and repeated to each engine that starts again."""
 
 
 def check_governor_change(request: dict[str, Any]) -> dict[str, object]:
     """Return the change, or raise a `Refusal` with a 400 if it is invalid."""
-    unknown = sorted(set(request) - set(_SETTABLE))
+    unknown = sorted(set(request) - set(GOVERNOR_FIELDS))
     if unknown:
         raise invalid(
-            f"{unknown[0][:100]!r} cannot be set; the settable fields are {', '.join(_SETTABLE)}.",
+            f"{unknown[0][:100]!a} cannot be set; the settable fields are "
+            f"{', '.join(GOVERNOR_FIELDS)}.",
             unknown[0][:100],
             code="unknown_field",
         )
     if not request:
-        raise invalid(f"Nothing to set; give one of {', '.join(_SETTABLE)}.")
+        raise invalid(f"Nothing to set; give one of {', '.join(GOVERNOR_FIELDS)}.")
     policy = request.get("policy")
     if "policy" in request and policy not in policy_names():
         raise invalid(
-            f"policy is {str(policy)[:100]!r}; it must be one of {', '.join(policy_names())}.",
+            f"policy is {shown(policy)}; it must be one of {', '.join(policy_names())}.",
             "policy",
         )
     if "policy_parameters" in request and not (
@@ -41,11 +48,17 @@ def check_governor_change(request: dict[str, Any]) -> dict[str, object]:
             "draft_length.",
             "policy_parameters",
         )
+    if not _is_short(request.get(_PARAMETERS)):
+        raise invalid(
+            f"policy_parameters must have at most {_MAX_PARAMETERS_BYTES} bytes of JSON, with "
+            "numbers of at most 64 bits.",
+            _PARAMETERS,
+        )
     for name in ("draft_length", "ceiling"):
         value = request.get(name)
         if name in request and not (type(value) is int and 0 <= value <= 1024):
             raise invalid(
-                f"{name} is {str(value)[:100]}; it must be an integer from 0 (off) to "
+                f"{name} is {shown(value)}; it must be an integer from 0 (off) to "
                 "engine.draft_length_max.",
                 name,
             )
@@ -56,3 +69,15 @@ def check_governor_change(request: dict[str, Any]) -> dict[str, object]:
             "draft_length",
         )
     return request
+
+
+def without_parameters(change: Mapping[str, object]) -> dict[str, object]:
+    """The change without what only the engine can check."""
+    return {name: "(not checked)" if name == _PARAMETERS else v for name, v in change.items()}
+
+
+def _is_short(parameters: object) -> bool:
+    try:
+        return len(msgspec.json.encode(parameters)) <= _MAX_PARAMETERS_BYTES
+    except (OverflowError, ValueError):  # a number of more than 64 bits, or a lone surrogate
+        return False

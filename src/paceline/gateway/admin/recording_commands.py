@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from paceline.gateway.http.errors import invalid
+from paceline.gateway.http.errors import invalid, shown
 
 _LIMITS = ("max_bytes", "max_seconds")
 _VARY = "vary_draft_length"
-_FIELDS = {"start": ("action", *_LIMITS, _VARY), "stop": ("action",)}
+RECORDING_FIELDS = ("action", *_LIMITS, _VARY)
+_MAX_LIMIT = 2**53
+"""Far above any disk; up to here JSON holds integers exactly."""
+_FIELDS = {"start": RECORDING_FIELDS, "stop": ("action",)}
 
 
 def recording_command(body: Mapping[str, Any] | None) -> dict[str, object]:
@@ -24,17 +27,23 @@ def recording_command(body: Mapping[str, Any] | None) -> dict[str, object]:
         return {"op": "record", "action": "delete"}
     action = body.get("action")
     if not isinstance(action, str) or action not in _FIELDS:
-        raise invalid(f"action is {str(action)[:100]!r}; it must be start or stop.", "action")
+        raise invalid(f"action is {shown(action)}; it must be start or stop.", "action")
     unknown = sorted(set(body) - set(_FIELDS[action]))
     if unknown:
         raise invalid(
-            f"{unknown[0][:100]!r} cannot be set; {action} takes {', '.join(_FIELDS[action])}.",
+            f"{unknown[0][:100]!a} cannot be set; {action} takes {', '.join(_FIELDS[action])}.",
             unknown[0][:100],
             code="unknown_field",
         )
     for name in _LIMITS:
-        if name in body and type(body[name]) not in (int, float):
-            raise invalid(f"{name} is {str(body[name])[:100]}; it must be a number.", name)
+        if name in body and not _is_limit(body[name]):
+            raise invalid(
+                f"{name} is {shown(body[name])}; it must be a number up to {_MAX_LIMIT}.", name
+            )
     if type(body.get(_VARY, False)) is not bool:
-        raise invalid(f"{_VARY} is {str(body[_VARY])[:100]}; it must be true or false.", _VARY)
+        raise invalid(f"{_VARY} is {shown(body[_VARY])}; it must be true or false.", _VARY)
     return {"op": "record", **body}
+
+
+def _is_limit(value: object) -> bool:
+    return isinstance(value, (int, float)) and type(value) is not bool and abs(value) <= _MAX_LIMIT

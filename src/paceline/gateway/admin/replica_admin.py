@@ -35,6 +35,13 @@ _ENTRY_TYPES: Mapping[str, tuple[type, str]] = {
     "max_tokens_in_flight": (int, "an integer"),
 }
 
+ENTRY_FIELDS = tuple(_ENTRY_TYPES)
+"""Of a POST."""
+CHANGE_FIELDS = ("name", "draining", "restart")
+"""Of a PATCH."""
+_MAX_NAMES = 20
+"""That a message lists."""
+
 _NO_SIGNALS = ReplicaSignals()
 
 NumInFlight = Callable[[str], int]
@@ -59,8 +66,11 @@ def describe_fleet(fleet: Fleet, num_in_flight: NumInFlight) -> dict[str, object
     return {"replicas": replicas, "dns": [_describe_name(name) for name in fleet.dns_entries()]}
 
 
-def add_replica(fleet: Fleet, request: Mapping[str, Any]) -> dict[str, object]:
-    """POST: an entry as in the configuration, but with the key itself instead of `key_file`."""
+def check_entry(request: Mapping[str, Any]) -> ReplicaEntry:
+    """The entry of a POST: as in the configuration, but with the key itself instead of `key_file`.
+
+    Raises `Refusal` (400).
+    """
     _refuse_unknown(request, _ENTRY_TYPES)
     for name, value in request.items():
         kind, type_name = _ENTRY_TYPES[name]
@@ -68,10 +78,14 @@ def add_replica(fleet: Fleet, request: Mapping[str, Any]) -> dict[str, object]:
             raise invalid(f"{name} must be {type_name}.", name)
     given = {name: value for name, value in request.items() if value is not None}
     try:
-        entry = ReplicaEntry(**given)
+        return ReplicaEntry(**given)
     except ValueError as error:
         field = str(error).partition(" ")[0]
         raise invalid(f"{error}.", field if field in _ENTRY_TYPES else None) from None
+
+
+def add_replica(fleet: Fleet, entry: ReplicaEntry) -> dict[str, object]:
+    """POST: add it. Raises `Refusal` (409)."""
     try:
         fleet.add(entry)
     except FleetConflict as conflict:
@@ -79,16 +93,28 @@ def add_replica(fleet: Fleet, request: Mapping[str, Any]) -> dict[str, object]:
     return {"name": entry.label, "state": "starting"}
 
 
-def restart_replica(
-    fleet: Fleet, request: Mapping[str, Any], restarts: EngineRestarts, num_in_flight: NumInFlight
-) -> dict[str, object]:
-    """PATCH {"name", "restart": true}: drain an engine, restart it, return it to service."""
-    _refuse_unknown(request, ("name", "restart"))
-    name = request.get("name")
-    if not isinstance(name, str):
-        raise invalid("name must be the name of an engine.", "name")
-    if request["restart"] is not True:
+def check_replica_change(request: Mapping[str, Any]) -> None:
+    """Check a PATCH: {"name", "draining"} or {"name", "restart": true}. Raises `Refusal` (400)."""
+    is_restart = "restart" in request
+    _refuse_unknown(request, ("name", "restart" if is_restart else "draining"))
+    if not isinstance(request.get("name"), str):
+        kind = "an engine" if is_restart else "a replica or of a DNS entry"
+        raise invalid(f"name must be the name of {kind}.", "name")
+    if is_restart and request["restart"] is not True:
         raise invalid("restart must be true.", "restart")
+    if not is_restart and not isinstance(request.get("draining"), bool):
+        raise invalid("draining must be true or false.", "draining")
+
+
+def is_replica_or_entry(fleet: Fleet, name: str) -> bool:
+    """Whether a replica or a DNS entry has this name."""
+    return name in _known_names(fleet)
+
+
+def restart_replica(
+    fleet: Fleet, name: str, restarts: EngineRestarts, num_in_flight: NumInFlight
+) -> dict[str, object]:
+    """PATCH: drain an engine, restart it, return it to service."""
     try:
         restarts.begin(name)
     except UnknownReplica:
@@ -99,15 +125,9 @@ def restart_replica(
 
 
 def drain_replica(
-    fleet: Fleet, request: Mapping[str, Any], num_in_flight: NumInFlight
+    fleet: Fleet, name: str, is_draining: bool, num_in_flight: NumInFlight
 ) -> dict[str, object]:
-    """PATCH {"name", "draining"}: drain a replica or return it to service."""
-    _refuse_unknown(request, ("name", "draining"))
-    name, is_draining = request.get("name"), request.get("draining")
-    if not isinstance(name, str):
-        raise invalid("name must be the name of a replica or of a DNS entry.", "name")
-    if not isinstance(is_draining, bool):
-        raise invalid("draining must be true or false.", "draining")
+    """PATCH: drain a replica or return it to service."""
     try:
         fleet.set_draining(name, is_draining)
     except UnknownReplica:
@@ -202,19 +222,31 @@ def _refuse_unknown(request: Mapping[str, Any], allowed: Sequence[str] | Mapping
         )
     if unknown:
         raise invalid(
-            f"{unknown[0][:100]!r} cannot be set; the settable fields are {', '.join(allowed)}.",
+            f"{unknown[0][:100]!a} cannot be set; the settable fields are {', '.join(allowed)}.",
             unknown[0][:100],
             code="unknown_field",
         )
 
 
+def list_names(names: Sequence[str]) -> str:
+    """Names of replicas for a message."""
+    more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+    return (", ".join(names[:_MAX_NAMES]) or "none") + more
+
+
+def _known_names(fleet: Fleet) -> list[str]:
+    return [
+        *(status.replica.name for status in fleet.statuses()),
+        *(dns.name for dns in fleet.dns_entries()),
+    ]
+
+
 def _not_found(fleet: Fleet, name: str) -> Refusal:
-    known = [status.replica.name for status in fleet.statuses()]
-    known += [dns.name for dns in fleet.dns_entries()]
     return Refusal(
         Problem(
             404,
-            f"There is no replica {name[:100]!r}; known replicas: {', '.join(known) or 'none'}.",
+            f"There is no replica {name[:100]!a}; known replicas: "
+            f"{list_names(_known_names(fleet))}.",
             "replica_not_found",
             "name",
         )

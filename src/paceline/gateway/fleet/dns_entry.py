@@ -11,7 +11,8 @@ import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from paceline.gateway.fleet.status import DnsEntryStatus
-from paceline.gateway.settings.replica_entry import ReplicaEntry, replica_url
+from paceline.gateway.settings.replica_address import url_of_address
+from paceline.gateway.settings.replica_entry import ReplicaEntry
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """Resolve a host and port to IP addresses, in any order. Raises OSError when the name cannot be
@@ -62,7 +63,7 @@ class DnsEntry:
         return f"{self.entry.label}@{address}"
 
     def replica_url(self, address: str) -> str:
-        return replica_url(address, self.entry.host_and_port[1])
+        return url_of_address(address, self.entry.host_and_port[1])
 
     def status(self) -> DnsEntryStatus:
         return DnsEntryStatus(

@@ -23,6 +23,7 @@ from paceline.gateway.fleet.remote_replica import RemoteReplica
 from paceline.gateway.fleet.status import DnsEntryStatus, LoadReading, ReplicaStatus
 from paceline.gateway.replicas import Replica, ReplicaSource
 from paceline.gateway.settings import FleetSettings
+from paceline.gateway.settings.fleet import MAX_REPLICAS
 from paceline.gateway.settings.replica_entry import ReplicaEntry
 from paceline.gateway.signals import ReplicaSignals
 
@@ -57,8 +58,11 @@ class Fleet:
         num_in_flight: Callable[[str], int],
         *,
         resolve: Resolve = resolve_host,
+        gateway_id: str = "",
     ) -> None:
-        """`num_in_flight` returns the number of requests in flight on a replica."""
+        """`num_in_flight` returns the number of requests in flight on a replica. `gateway_id` is
+        that of this gateway, by which it recognises an address of its own (`gateway.hops`)."""
+        self._gateway_id = gateway_id
         self._settings = settings
         self._local = LocalEngines(local, settings, _jitter)
         self._num_in_flight = num_in_flight
@@ -145,6 +149,11 @@ class Fleet:
             raise FleetConflict(
                 f"There is already a replica called {entry.label!r}; give another name."
             )
+        if self._is_full:
+            raise FleetConflict(
+                f"There are {MAX_REPLICAS} remote replicas and DNS names, as many as one gateway "
+                "takes; remove one first."
+            )
         if entry.dns is not None:
             if any(other.entry.dns == entry.dns for other in self._dns_entries.values()):
                 raise FleetConflict(f"The DNS name {entry.dns} is already in use.")
@@ -211,6 +220,10 @@ class Fleet:
             self._leave(remote)
         return not any(remote.name in self._remotes for remote in leaving)
 
+    @property
+    def _is_full(self) -> bool:
+        return len(self._remotes) + len(self._dns_entries) >= MAX_REPLICAS
+
     def _name_at(self, address: str) -> str | None:
         """Name of the replica with this address."""
         return next((r.name for r in self.replicas() if r.address == address), None)
@@ -221,7 +234,13 @@ class Fleet:
         # An address that was added at run time may be any host: operators do not get to read it.
         is_configured = entry in self._settings.entries
         remote = RemoteReplica(
-            name, address, entry, self._settings, _jitter, quotes_errors=is_configured
+            name,
+            address,
+            entry,
+            self._settings,
+            _jitter,
+            quotes_errors=is_configured,
+            gateway_id=self._gateway_id,
         )
         self._remotes[name] = remote
         self._tasks.start(name, remote.run())
@@ -260,7 +279,8 @@ class Fleet:
         dns_entry.num_absences = num_absences
 
     def _join_address(self, dns_entry: DnsEntry, address: str) -> bool:
-        """Add one address of a DNS entry; False if another entry has it, which then keeps it."""
+        """Add one address of a DNS entry; False if another entry has it, which then keeps it, or
+        if the fleet is full. It is tried again when the name is resolved the next time."""
         name, url = dns_entry.replica_name(address), dns_entry.replica_url(address)
         remote = self._remotes.get(name)
         if remote is not None:
@@ -269,7 +289,7 @@ class Fleet:
             self._tasks.stop(name)  # it was leaving and is back
             remote.set_leaving(False)
             self._tasks.start(name, remote.run())
-        elif self._name_at(url) is None:
+        elif self._name_at(url) is None and not self._is_full:
             remote = self._join(name, url, dns_entry.entry)
         else:
             return False

@@ -1,19 +1,18 @@
 """Read the load of a replica from its metrics page.
 
-A pure decision: Prometheus text in, a `ReplicaLoad` out. It searches for the few names that the
-dialect gives and skips the rest: vLLM's page has some hundred kilobytes, and parsing all of it
-would delay the streams on the same event loop.
+A pure decision: Prometheus text in, a `ReplicaLoad` out. Whatever the page holds, every figure is
+finite and at most `MAX_VALUE`, or None.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
 from paceline.gateway.fleet.dialects import CounterNames, CounterRatio, LoadNames, Series
+from paceline.gateway.fleet.metrics_page import MAX_VALUE, MetricsPage, labels_of
 from paceline.gateway.fleet.token_counters import TokenCounters
 
 
@@ -55,65 +54,73 @@ class ReplicaLoad:
     """Since the start of the replica, of all its engines and models."""
 
 
-def parse_load(page: str, names: LoadNames) -> ReplicaLoad:
+_MAX_BUCKETS = 64
+"""Of the histogram, all of which the gateway repeats on its own metrics page for each replica. vLLM
+has some 20."""
+
+
+def parse_load(page: MetricsPage, names: LoadNames) -> ReplicaLoad:
     """The load on a metrics page. Does not raise: a value that is not a number is ignored.
 
     For a server with several engines or models, counts are summed and the highest fraction is
     used: the fullest cache is the one that evicts requests.
     """
-    text = "\n" + page
     return ReplicaLoad(
-        num_running=_count(text, names.num_running),
-        num_waiting=_count(text, names.num_waiting),
-        kv_usage_fraction=_fraction(text, names.kv_usage_fraction),
-        prefix_hit_fraction=_fraction(text, names.prefix_hit_fraction),
-        num_preemptions=_count(text, names.num_preemptions),
-        generation_tokens_total=_count(text, names.generation_tokens_total),
-        activity=_activity(text, names.activity),
-        inter_token=_inter_token(text, names.inter_token),
+        num_running=_count(page, names.num_running),
+        num_waiting=_count(page, names.num_waiting),
+        kv_usage_fraction=_fraction(page, names.kv_usage_fraction),
+        prefix_hit_fraction=_fraction(page, names.prefix_hit_fraction),
+        num_preemptions=_count(page, names.num_preemptions),
+        generation_tokens_total=_count(page, names.generation_tokens_total),
+        activity=_activity(page, names.activity),
+        inter_token=_inter_token(page, names.inter_token),
     )
 
 
-def parse_counters(page: str, names: CounterNames) -> TokenCounters:
+def parse_counters(page: MetricsPage, names: CounterNames) -> TokenCounters:
     """The counters on a metrics page, summed over engines and models. Does not raise."""
-    text = "\n" + page
     return TokenCounters(
-        generation_tokens=_sum(text, names.generation_tokens),
-        inter_token_s=_sum(text, names.inter_token_s),
-        drafted_tokens=_sum(text, names.drafted_tokens),
-        accepted_tokens=_sum(text, names.accepted_tokens),
+        generation_tokens=_sum(page, names.generation_tokens),
+        inter_token_s=_sum(page, names.inter_token_s),
+        drafted_tokens=_sum(page, names.drafted_tokens),
+        accepted_tokens=_sum(page, names.accepted_tokens),
     )
 
 
-def _activity(text: str, names: tuple[Series, ...]) -> tuple[float, ...] | None:
+def _activity(page: MetricsPage, names: tuple[Series, ...]) -> tuple[float, ...] | None:
     """The values of all of them; None without the first, which all others only complement."""
-    values = [list(_values(text, series)) for series in names]
+    values = [_values(page, series) for series in names]
     return tuple(v for found in values for v in found) if values and values[0] else None
 
 
-def _inter_token(text: str, name: str | None) -> InterTokenTimes | None:
+def _inter_token(page: MetricsPage, name: str | None) -> InterTokenTimes | None:
     """None without it, or if it is no whole histogram."""
     if name is None:
         return None
     buckets: dict[str, float] = {}
-    for labels, value in _samples(text, f"{name}_bucket"):
-        bound = _BOUND.search(labels)
-        if bound is None:
-            return None
-        buckets[bound[1]] = buckets.get(bound[1], 0.0) + value
-    total_s = _sum(text, (Series(f"{name}_sum"),))
+    for labels, value in page.samples(f"{name}_bucket").items():
+        bound = labels_of(labels).get("le", "")
+        buckets[bound] = buckets.get(bound, 0.0) + value
+    total_s = _sum(page, (Series(f"{name}_sum"),))
+    if total_s is None or not 0 < len(buckets) <= _MAX_BUCKETS:
+        return None
     bounds, counts = [_bound(text) for text in buckets], list(buckets.values())
-    is_whole = bool(bounds) and bounds[-1] == math.inf and bounds[0] > 0
-    if total_s is None or not is_whole or not (_rises(bounds) and counts == sorted(counts)):
+    is_whole = bounds[-1] == math.inf and bounds[0] > 0 and counts[-1] <= MAX_VALUE
+    if not (is_whole and _rises(bounds) and counts == sorted(counts)):
         return None
     return InterTokenTimes(tuple(buckets.items()), total_s)
 
 
+_BOUND = re.compile(r"[0-9.]{1,20}(e[+-]?[0-9]{1,3})?")
+
+
 def _bound(text: str) -> float:
-    """NaN for what is no number."""
+    """NaN for what is no upper bound."""
+    if text == "+Inf":
+        return math.inf
     try:
-        return float(text)
-    except ValueError:
+        return float(text) if _BOUND.fullmatch(text) else math.nan
+    except ValueError:  # 1.2.3
         return math.nan
 
 
@@ -121,66 +128,37 @@ def _rises(bounds: list[float]) -> bool:
     return all(lower < upper for lower, upper in pairwise(bounds))
 
 
-def _sum(text: str, alternatives: tuple[Series, ...]) -> float | None:
+def _sum(page: MetricsPage, alternatives: tuple[Series, ...]) -> float | None:
     for series in alternatives:
-        values = list(_values(text, series))
+        values = _values(page, series)
         if values:
-            return sum(values)
+            total = sum(values)
+            return total if total <= MAX_VALUE else None
     return None
 
 
-def _count(text: str, alternatives: tuple[Series, ...]) -> int | None:
-    total = _sum(text, alternatives)
+def _count(page: MetricsPage, alternatives: tuple[Series, ...]) -> int | None:
+    total = _sum(page, alternatives)
     return None if total is None else round(total)
 
 
-def _fraction(text: str, alternatives: tuple[Series | CounterRatio, ...]) -> float | None:
+def _fraction(page: MetricsPage, alternatives: tuple[Series | CounterRatio, ...]) -> float | None:
     for source in alternatives:
         if isinstance(source, CounterRatio):
-            denominator = sum(_values(text, source.denominator))
+            denominator = sum(_values(page, source.denominator))
             if denominator > 0:
-                return min(sum(_values(text, source.numerator)) / denominator, 1.0)
+                return min(sum(_values(page, source.numerator)) / denominator, 1.0)
         else:
-            values = list(_values(text, source))
+            values = _values(page, source)
             if values:
                 return min(max(values), 1.0)
     return None
 
 
-_LABELS_AND_VALUE = re.compile(r"(\{.*\})?[ \t]+(\S+)")
-"""What follows a metric name. Label values may contain braces; the last one closes the labels."""
-
-
-_BOUND = re.compile(r'\ble="([^"]+)"')
-
-
-def _values(text: str, series: Series) -> Iterator[float]:
-    """The values of all label sets of a series, without negative ones, NaN and infinity."""
-    for labels, value in _samples(text, series.name):
-        if _has_label(labels, series.label):
-            yield value
-
-
-def _samples(text: str, name: str) -> Iterator[tuple[str, float]]:
-    """Labels and value of each sample, without negative values, NaN and infinity."""
-    start = "\n" + name
-    at = text.find(start)
-    while at >= 0:
-        at += len(start)
-        found = _LABELS_AND_VALUE.match(text, at)
-        value = None if found is None else _number(found[2])
-        if found is not None and value is not None:
-            yield found[1] or "", value
-        at = text.find(start, at)
-
-
-def _has_label(labels: str, label: tuple[str, str] | None) -> bool:
-    return label is None or f'{label[0]}="{label[1]}"' in labels
-
-
-def _number(text: str) -> float | None:
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) and value >= 0 else None
+def _values(page: MetricsPage, series: Series) -> list[float]:
+    """The values of all label sets of a series."""
+    found, label = page.samples(series.name), series.label
+    if label is None:
+        return list(found.values())
+    name, wanted = label
+    return [value for labels, value in found.items() if labels_of(labels).get(name) == wanted]

@@ -7,28 +7,43 @@ in flight. It turns aiohttp's exceptions into `ReplicaProbeFailed`.
 from __future__ import annotations
 
 import asyncio
-import re
+import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
 import aiohttp
-import msgspec
 
 from paceline.gateway.fleet.dialects import CHAT_PATH, COMPLETIONS_PATH, MODELS_PATH, Dialect
 from paceline.gateway.fleet.error_bodies import error_message_of
+from paceline.gateway.fleet.identity import (
+    ListedModel,
+    Unreadable,
+    parse_models,
+    parse_version,
+    read_revision,
+)
 from paceline.gateway.fleet.load import parse_counters, parse_load
+from paceline.gateway.fleet.metrics_page import MetricsPage
 from paceline.gateway.fleet.speculation import read_speculation
 from paceline.gateway.fleet.status import LoadReading
+from paceline.gateway.hops import HOPS_HEADER, LEADS_BACK_STATUS
 from paceline.gateway.own_limits import is_own_limit
+from paceline.printable import printable
 
-_MAX_PAGE_BYTES = 8 * 1024 * 1024
-"""Bound for one response. vLLM's metrics page has some hundred kilobytes per engine."""
+logger = logging.getLogger(__name__)
+
+_MAX_METRICS_BYTES = 8 * 1024 * 1024
+"""vLLM's metrics page has some hundred kilobytes per engine."""
+_MAX_MODELS_BYTES = 2 * 1024 * 1024
+"""The longest lists have some thousand models, at some hundred bytes each."""
+_MAX_START_BYTES = 64 * 1024
+"""Of any other answer only the start is read: its status counts, or it is short."""
+_LONG_PAGE_BYTES = 256 * 1024
+"""A longer metrics page is parsed in a thread, so that the streams of this process continue."""
 _MAX_REASON_CHARS = 300
 _VERSION_PATH = "/version"
-_MAX_VERSION_CHARS = 100
 _ROUTE_MISSING_STATUSES = (400, 404, 405, 501)
 """Statuses of a route that the server or its model does not have; older vLLM releases used 400."""
 _WARM_UP_TEXT = "Hello"
@@ -44,24 +59,27 @@ class ReplicaProbeNotSent(ReplicaProbeFailed):
     """The gateway itself could not open a connection, whatever the replica's state."""
 
 
-@dataclass(frozen=True, slots=True)
-class ListedModel:
-    """One entry of /v1/models."""
-
-    id: str
-    max_model_len: int | None = None
+class ReplicaLeadsBack(ReplicaProbeFailed):
+    """The address leads back to this gateway; that does not pass."""
 
 
 class Prober:
     """HTTP client for one replica. An async context manager; each call has its own time limit."""
 
     def __init__(
-        self, address: str, dialect: Dialect, key: str | None = None, *, quotes_errors: bool = True
+        self,
+        address: str,
+        dialect: Dialect,
+        key: str | None = None,
+        *,
+        quotes_errors: bool = True,
+        gateway_id: str = "",
     ) -> None:
         """`address` is a URL without a path, or the path of a Unix socket.
 
         With `quotes_errors` the message of `ReplicaProbeFailed` may quote what the server sent, up
-        to 300 characters.
+        to 300 characters. With the `gateway_id` of this gateway, an address that leads back to it
+        is recognised.
         """
         self._quotes_errors = quotes_errors
         self._is_unix = address.startswith("/")
@@ -69,6 +87,8 @@ class Prober:
         self._base = "http://engine" if self._is_unix else address
         self._dialect = dialect
         self._headers = {"accept-encoding": "identity"}
+        if gateway_id:
+            self._headers[HOPS_HEADER] = gateway_id
         if key is not None:
             self._headers["authorization"] = f"Bearer {key}"
 
@@ -81,7 +101,10 @@ class Prober:
             else aiohttp.TCPConnector(force_close=True)
         )
         self._session = aiohttp.ClientSession(
-            connector=connector, headers=self._headers, cookie_jar=aiohttp.DummyCookieJar()
+            connector=connector,
+            headers=self._headers,
+            auto_decompress=False,  # a small page could become one of any length
+            cookie_jar=aiohttp.DummyCookieJar(),
         )
         return self
 
@@ -110,12 +133,15 @@ class Prober:
 
         May raise `ReplicaProbeFailed`.
         """
-        status, body = await self._send("GET", MODELS_PATH, timeout_s)
+        status, body = await self._send("GET", MODELS_PATH, timeout_s, _MAX_MODELS_BYTES)
         if status in (404, 405):
             return ()
         if status != 200:
             raise ReplicaProbeFailed(self._describe(MODELS_PATH, status, body))
-        return parse_models(body)
+        try:
+            return parse_models(body)
+        except Unreadable as error:
+            raise ReplicaProbeFailed(f"{MODELS_PATH} returned {error}") from None
 
     async def fetch_version(self, timeout_s: float) -> str | None:
         """The version of vLLM; None for another server, and where it is not reported."""
@@ -134,7 +160,8 @@ class Prober:
         """
         first_failure = ""
         for path, request in _WARM_UP_REQUESTS:
-            status, body = await self._send("POST", path, timeout_s, {"model": model, **request})
+            content = {"model": model, **request}
+            status, body = await self._send("POST", path, timeout_s, content=content)
             if status == 200:
                 return
             first_failure = first_failure or self._describe(path, status, body)
@@ -149,22 +176,47 @@ class Prober:
             raise ReplicaProbeFailed(
                 f"servers of the dialect {self._dialect.name} have no load metrics"
             )
-        status, body = await self._send("GET", path, timeout_s)
+        status, body = await self._send("GET", path, timeout_s, _MAX_METRICS_BYTES)
         if status != 200:
             raise ReplicaProbeFailed(self._describe(path, status, body))
-        page = body.decode("utf-8", errors="replace")
-        load = parse_load(page, self._dialect.load)
-        return LoadReading(
-            load,
-            time.monotonic(),
-            "",
-            read_speculation(page),
-            parse_counters(page, self._dialect.counters),
-            revision=read_revision(page),
-        )
+        try:
+            if len(body) > _LONG_PAGE_BYTES:
+                return await asyncio.to_thread(read_metrics, body, self._dialect)
+            return read_metrics(body, self._dialect)
+        except Exception:
+            # A bug in the gateway must not look like a fault of the replica.
+            logger.exception("the metrics of %s could not be read", self._address)
+            raise ReplicaProbeFailed(
+                f"{path} could not be read, a fault of the gateway; see its log"
+            ) from None
 
     async def _send(
-        self, method: str, path: str, timeout_s: float, request: Mapping[str, Any] | None = None
+        self,
+        method: str,
+        path: str,
+        timeout_s: float,
+        max_page_bytes: int | None = None,
+        content: Mapping[str, Any] | None = None,
+    ) -> tuple[int, bytes]:
+        """Status and body: with `max_page_bytes` and a 200 the whole of it, else the start.
+
+        Raises `ReplicaProbeFailed`.
+        """
+        status, body = await self._exchange(method, path, timeout_s, max_page_bytes, content)
+        if status == LEADS_BACK_STATUS:
+            raise ReplicaLeadsBack(
+                f"{path} answered {status}: the address leads back to this gateway; remove the "
+                "entry"
+            )
+        return status, body
+
+    async def _exchange(
+        self,
+        method: str,
+        path: str,
+        timeout_s: float,
+        max_page_bytes: int | None,
+        content: Mapping[str, Any] | None,
     ) -> tuple[int, bytes]:
         try:
             async with (
@@ -172,12 +224,14 @@ class Prober:
                 self._session.request(
                     method,
                     self._base + path,
-                    json=request,
+                    json=content,
                     allow_redirects=False,  # the key must not reach another server
                     timeout=aiohttp.ClientTimeout(total=None),
                 ) as response,
             ):
-                return response.status, await _read_bounded(response)
+                if max_page_bytes is None or response.status != 200:
+                    return response.status, await _read_start(response)
+                return response.status, await _read_page(response, max_page_bytes)
         except TimeoutError:
             raise ReplicaProbeFailed(f"{path} did not answer within {timeout_s:g} s") from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
@@ -189,7 +243,20 @@ class Prober:
         message = ""
         if self._quotes_errors:
             message, _ = error_message_of(self._dialect.name, status, body)
-        return f"{path} answered {status}" + (f": {message[:_MAX_REASON_CHARS]}" if message else "")
+        return f"{path} answered {status}" + (f": {_short(message)}" if message else "")
+
+
+def read_metrics(body: bytes, dialect: Dialect) -> LoadReading:
+    """A reading of this page, made now."""
+    page = MetricsPage(body.decode("utf-8", errors="replace"))
+    return LoadReading(
+        parse_load(page, dialect.load),
+        time.monotonic(),
+        "",
+        read_speculation(page),
+        parse_counters(page, dialect.counters),
+        revision=read_revision(page),
+    )
 
 
 _WARM_UP_REQUESTS: tuple[tuple[str, Mapping[str, Any]], ...] = (
@@ -208,63 +275,6 @@ _WARM_UP_REQUESTS: tuple[tuple[str, Mapping[str, Any]], ...] = (
 )
 
 
-def parse_version(body: bytes) -> str | None:
-    """The version in a /version response; None without one.
-
-    >>> parse_version(b'{"version": "0.32.0"}')
-    '0.32.0'
-    """
-    try:
-        page = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-    version = page.get("version") if isinstance(page, dict) else None
-    return version[:_MAX_VERSION_CHARS] if isinstance(version, str) and version else None
-
-
-def parse_models(body: bytes) -> Sequence[ListedModel]:
-    """The models in a /v1/models response. May raise `ReplicaProbeFailed`."""
-    try:
-        page = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise ReplicaProbeFailed(f"{MODELS_PATH} returned a body that is not JSON") from None
-    data = page.get("data") if isinstance(page, dict) else None
-    if not isinstance(data, list):
-        raise ReplicaProbeFailed(f"{MODELS_PATH} returned JSON that is not a list of models")
-    models = []
-    for item in data:
-        if isinstance(item, dict) and isinstance(item.get("id"), str) and item["id"]:
-            length = item.get("max_model_len", _context_of_llamacpp(item))
-            is_length = type(length) is int and length > 0
-            models.append(ListedModel(item["id"], length if is_length else None))
-    return models
-
-
-def _context_of_llamacpp(item: Mapping[str, Any]) -> object:
-    """The context of one slot of llama.cpp's server, which lists it under `meta`."""
-    meta = item.get("meta")
-    return meta.get("n_ctx") if isinstance(meta, dict) else None
-
-
-_REVISION = re.compile(
-    r'^paceline_engine_revision_info\{(?:[^}\n]*,)?revision="([^"\n]{1,100})"[^}\n]*\} 1(?:\.0)?$',
-    re.MULTILINE,
-)
-
-
-def read_revision(page: str) -> str | None:
-    """The revision of the model that a metrics page names; None when it names none, or several.
-
-    A vLLM server with Paceline installed reports a fingerprint of model, weights, tokenizer and
-    chat template (`paceline.engine.front_end`). Stock vLLM reports none.
-
-    >>> read_revision('paceline_engine_revision_info{revision="6f1e"} 1.0\\n')
-    '6f1e'
-    """
-    found = set(_REVISION.findall(page))
-    return found.pop() if len(found) == 1 else None
-
-
 async def update_load(prober: Prober, previous: LoadReading, timeout_s: float) -> LoadReading:
     """A new reading, or the previous load with the reason why there is none. Does not raise."""
     try:
@@ -273,16 +283,29 @@ async def update_load(prober: Prober, previous: LoadReading, timeout_s: float) -
         return previous.failed(str(failure))
 
 
-async def _read_bounded(response: aiohttp.ClientResponse) -> bytes:
-    parts: list[bytes] = []
-    num_bytes = 0
+async def _read_page(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
+    """The whole body. Raises `ValueError` when it is longer, or compressed."""
+    encoding = response.headers.get("content-encoding", "identity").strip().lower()
+    if encoding != "identity":
+        raise ValueError(f"it answered with Content-Encoding {encoding[:50]}, which was not asked")
+    body = bytearray()
     async for part in response.content.iter_any():
-        num_bytes += len(part)
-        if num_bytes > _MAX_PAGE_BYTES:
-            raise ValueError(f"the response is longer than {_MAX_PAGE_BYTES} bytes")
-        parts.append(part)
-    return b"".join(parts)
+        body += part
+        if len(body) > max_bytes:
+            raise ValueError(f"the response is longer than {max_bytes} bytes")
+    return bytes(body)
 
 
-def _short(error: BaseException) -> str:
-    return (str(error) or type(error).__name__)[:_MAX_REASON_CHARS]
+async def _read_start(response: aiohttp.ClientResponse) -> bytes:
+    """The first bytes of the body."""
+    body = bytearray()
+    async for part in response.content.iter_any():
+        body += part
+        if len(body) >= _MAX_START_BYTES:
+            break
+    return bytes(body[:_MAX_START_BYTES])
+
+
+def _short(error: object) -> str:
+    """What another server may have written, on one line of bounded length."""
+    return printable((str(error) or type(error).__name__)[:_MAX_REASON_CHARS])

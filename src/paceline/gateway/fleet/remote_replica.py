@@ -13,9 +13,10 @@ from collections.abc import Callable, Sequence
 
 from paceline.gateway.fleet.dialects import DIALECTS
 from paceline.gateway.fleet.health import ReplicaHealth
+from paceline.gateway.fleet.identity import ListedModel
 from paceline.gateway.fleet.prober import (
-    ListedModel,
     Prober,
+    ReplicaLeadsBack,
     ReplicaProbeFailed,
     ReplicaProbeNotSent,
     update_load,
@@ -40,11 +41,14 @@ class RemoteReplica:
         jitter: Callable[[float], float],
         *,
         quotes_errors: bool,
+        gateway_id: str = "",
     ) -> None:
         """`jitter` varies a period, so that several gateways do not poll at the same moments.
 
         `quotes_errors` says whether operators may read what the replica answers to a probe.
+        `gateway_id` is that of this gateway.
         """
+        self._gateway_id = gateway_id
         self._quotes_errors = quotes_errors
         self.name = name
         self.address = address
@@ -104,6 +108,7 @@ class RemoteReplica:
             DIALECTS[self.entry.dialect],
             self.entry.key,
             quotes_errors=self._quotes_errors,
+            gateway_id=self._gateway_id,
         ) as prober:
             while True:
                 try:
@@ -129,6 +134,8 @@ class RemoteReplica:
                 self.replica = self._describe()
         except ReplicaProbeNotSent as failure:
             logger.warning("replica %s was not polled: %s", self.name, failure)
+        except ReplicaLeadsBack as failure:
+            self._set_health(self._health.poll_failed(str(failure), 1))
         except ReplicaProbeFailed as failure:
             self._load_due_at_s = 0.0  # it may have been restarted with another revision
             self._set_health(

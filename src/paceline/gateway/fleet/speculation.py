@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-_HONOURS_CAPS = "\npaceline_engine_honours_draft_caps"
+from paceline.gateway.fleet.metrics_page import MetricsPage
+
+_HONOURS_CAPS = "paceline_engine_honours_draft_caps"
 _DRAFTS = "vllm:spec_decode_"
-_IS_VLLM = "\nvllm:num_requests_running"
+_IS_VLLM = "vllm:num_requests_running"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,18 +32,18 @@ class Speculation:
         return self.drafts is True and self.honours_draft_caps is True
 
 
-def read_speculation(page: str) -> Speculation:
+def read_speculation(page: MetricsPage) -> Speculation:
     """What this page says.
 
-    >>> read_speculation("vllm:num_requests_running 3.0\\n")
+    >>> read_speculation(MetricsPage("vllm:num_requests_running 3.0\\n"))
     Speculation(drafts=False, honours_draft_caps=True)
-    >>> read_speculation("vllm:num_requests_running 3.0\\nvllm:spec_decode_num_drafts_total 1.0")
+    >>> read_speculation(MetricsPage("vllm:num_requests_running 3\\nvllm:spec_decode_num_drafts 1"))
     Speculation(drafts=True, honours_draft_caps=False)
     """
-    text = f"\n{page}\n"
-    drafts = True if _DRAFTS in text else (False if _IS_VLLM in text else None)
-    at = text.find(_HONOURS_CAPS)
-    if at >= 0:
-        line = text[at + 1 : text.find("\n", at + 1)]
-        return Speculation(drafts, line.rstrip().endswith((" 1.0", " 1")))
+    drafts = False if page.has_prefix(_IS_VLLM) else None
+    if page.has_prefix(_DRAFTS) or page.has_prefix(f"# TYPE {_DRAFTS}"):
+        drafts = True
+    if page.has_prefix(_HONOURS_CAPS):
+        values = page.samples(_HONOURS_CAPS).values()
+        return Speculation(drafts, bool(values) and all(value == 1 for value in values))
     return Speculation(drafts, None if drafts is None else not drafts)

@@ -67,4 +67,6 @@ def _increase(before: float | None, after: float | None) -> float | None:
 
 
 def _ratio(part: float | None, whole: float | None) -> float | None:
-    return part / whole if part is not None and whole else None
+    """None for less than one token: a counter of tokens has no fractions, and the ratio of one
+    that has could be any number."""
+    return part / whole if part is not None and whole is not None and whole >= 1 else None

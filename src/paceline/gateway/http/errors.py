@@ -20,7 +20,10 @@ _TYPES = {
     500: "server_error",
     503: "service_unavailable_error",
     504: "timeout_error",
+    508: "service_unavailable_error",
 }
+_MAX_LISTED = 20
+"""Names of models that a message lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +142,8 @@ def method_not_allowed(method: str, path: str, allow: str) -> Problem:
 
 
 def model_not_found(model: str, known: list[str]) -> Refusal:
-    served = ", ".join(repr(name) for name in known) if known else "no model yet"
+    more = f" and {len(known) - _MAX_LISTED} more" if len(known) > _MAX_LISTED else ""
+    served = (", ".join(map(repr, known[:_MAX_LISTED])) or "no model yet") + more
     return Refusal(
         Problem(
             404,

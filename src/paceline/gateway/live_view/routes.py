@@ -32,6 +32,8 @@ _MAX_FORM_BYTES = 4096
 """A key has about 50."""
 _PAGE, _LOGIN, _LOGOUT = "/dashboard", "/dashboard/login", "/dashboard/logout"
 _STATE, _EVENTS = "/dashboard/state", "/dashboard/events"
+DASHBOARD_PATHS = ("/", _PAGE, _LOGIN, _LOGOUT, _STATE, _EVENTS)
+"""Without the files of the page."""
 _REFUSED_KEY = "This key is unknown, was revoked or has expired."
 _CROSS_SITE = Problem(
     403,

@@ -6,8 +6,10 @@ Only the machinery: the definitions are in `replica_definitions`.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from prometheus_client.core import (
     CounterMetricFamily,
@@ -19,6 +21,7 @@ from prometheus_client.registry import Collector
 
 from paceline.gateway.fleet import ReplicaLoad
 from paceline.gateway.replicas import Replica
+from paceline.printable import printable
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +72,8 @@ class CategoryMetric:
         if not isinstance(categories, Mapping):
             return {}
         values = {
-            name: _number(state.get(self.key))
-            for name, state in categories.items()
+            _label(name): _number(state.get(self.key))
+            for name, state in islice(categories.items(), _MAX_CATEGORIES)
             if isinstance(state, Mapping)
         }
         return {name: value for name, value in values.items() if value is not None}
@@ -108,12 +111,19 @@ class TextMetric:
     def read(self, facts: ReplicaFacts) -> Mapping[str, float]:
         """1 by the text; empty without one."""
         text = None if facts.governor is None else facts.governor.get(self.key)
-        return {_NUMBER.sub("N", text)[:_MAX_TEXT_CHARS]: 1.0} if isinstance(text, str) else {}
+        return {_label(_NUMBER.sub("N", text)): 1.0} if isinstance(text, str) else {}
 
 
 _NUMBER = re.compile(r"\d+(\.\d+)?")
 _MAX_TEXT_CHARS = 100
 """Longer than any reason of the policies that are built in."""
+_MAX_CATEGORIES = 64
+"""More than a governor watches."""
+
+
+def _label(text: object) -> str:
+    """What another process reported, as a label value."""
+    return printable(str(text)[:_MAX_TEXT_CHARS])
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +153,9 @@ def from_governor(key: str) -> Read:
 
 
 def _number(value: object) -> float | None:
-    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return None
+    return value if abs(value) <= sys.float_info.max else None  # a larger integer has no float
 
 
 def from_load(read_load: Callable[[ReplicaLoad], float | None]) -> Read:

@@ -104,8 +104,8 @@ class Answer:
         assert stream is not None
 
         async def ask(path: str, body: bytes) -> tuple[int, bytes]:
-            upstreams, request_id = self._context.upstreams, self._context.plan.request_id
-            response = await upstreams.post(replica, path, body, request_id)
+            upstreams, plan = self._context.upstreams, self._context.plan
+            response = await upstreams.post(replica, path, body, plan.request_id, plan.hops)
             lease.own(response)
             text = await response.read_all(_MAX_DETOKENISE_ANSWER_BYTES, reserved.grow)
             return response.status, text

@@ -76,13 +76,14 @@ class Attempt:
     """One request to one replica."""
 
     __slots__ = (
-        "_closes_at_s", "_lease", "_observer", "_reply", "_request", "_request_id", "_reserved",
-        "_settings", "_upstreams",
+        "_closes_at_s", "_hops", "_lease", "_observer", "_reply", "_request", "_request_id",
+        "_reserved", "_settings", "_upstreams",
     )  # fmt: skip
 
     def __init__(self, context: RequestContext, lease: Lease) -> None:
         self._request = context.request
         self._request_id = context.plan.request_id
+        self._hops = context.plan.hops
         self._reply = context.reply
         self._upstreams = context.upstreams
         self._observer = context.observer
@@ -125,7 +126,9 @@ class Attempt:
     async def _exchange(
         self, path: str, body: bytes, relay: Relay, limit: StreamTimeout
     ) -> AttemptEnd:
-        response = await self._upstreams.post(self._lease.replica, path, body, self._request_id)
+        response = await self._upstreams.post(
+            self._lease.replica, path, body, self._request_id, self._hops
+        )
         self._lease.own(response)
         if response.status != 200:
             body = b"" if response.is_encoded else await response.read_start(_MAX_ERROR_BYTES)

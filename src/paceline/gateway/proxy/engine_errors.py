@@ -53,7 +53,7 @@ _NO_ROUTE = re.compile(
     rf"^(Not Found|Method Not Allowed|File Not Found|{_SILENT})$"
     r"|does not support (embeddings|\w+ API)"
 )
-_TRANSIENT = (401, 403, 502, 503, 504)
+_TRANSIENT = (401, 403, 502, 503, 504, 508)
 """Statuses of a temporary failure, and those about the key between gateway and engine, which the
 client can neither cause nor fix."""
 UNSUPPORTED = "unsupported_parameter"

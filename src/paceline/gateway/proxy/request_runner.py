@@ -12,6 +12,7 @@ import time
 
 from paceline.gateway.admission import Overloaded, RefusalReason
 from paceline.gateway.admission.queue import Slot
+from paceline.gateway.hops import add_hop, hops_of
 from paceline.gateway.http.asgi import Receive, Scope
 from paceline.gateway.http.body import (
     Body,
@@ -191,6 +192,7 @@ class RequestRunner:
             max_sequences=most_sequences(request, replicas, settings.admission),
             tenant=tenant,
             cache_salt=services.access.cache_salt(tenant),
+            hops=add_hop(hops_of(self._scope), services.gateway_id),
         )
         self._answer = Answer(
             RequestContext(

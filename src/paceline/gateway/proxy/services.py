@@ -39,5 +39,7 @@ class GatewayServices:
     continuations: RetryBudget
     """For attempts that continue a stream."""
     metrics: GatewayMetrics
+    gateway_id: str
+    """Of the gateway, whichever of its processes this is; see `gateway.hops`."""
     capture: PromptCapture | None = None
     """None where no prompts are kept."""

@@ -13,6 +13,7 @@ from types import TracebackType
 
 import aiohttp
 
+from paceline.gateway.hops import HOPS_HEADER
 from paceline.gateway.own_limits import is_own_limit
 from paceline.gateway.replicas import Replica
 from paceline.gateway.settings import GatewaySettings
@@ -148,9 +149,9 @@ class Upstreams:
             await self._sessions.pop(address).close()
 
     async def post(
-        self, replica: Replica, path: str, body: bytes, request_id: str
+        self, replica: Replica, path: str, body: bytes, request_id: str, hops: str = ""
     ) -> UpstreamResponse:
-        """Send a request; returns when the answer begins.
+        """Send a request; returns when the answer begins. `hops` are for a remote replica.
 
         May raise `NotSent`, `Unreachable` and `Broken`.
 
@@ -159,6 +160,8 @@ class Upstreams:
         session, base = self._session(replica)
         headers = {"content-type": "application/json", "x-request-id": request_id}
         headers["content-length"] = str(len(body))  # aiohttp does not know that of an iterator
+        if hops and not replica.is_unix:
+            headers[HOPS_HEADER] = hops
         if replica.key is not None:
             headers["authorization"] = f"Bearer {replica.key}"
         try:

@@ -74,6 +74,8 @@ class RequestPlan:
     """Separates the tenant in the engines' prefix caches; None when keys are off."""
     session: str | None = None
     """Requests with the same value probably share a prefix: the client's `prompt_cache_key`."""
+    hops: str = ""
+    """The gateways that the request has passed, with this one; see `gateway.hops`."""
 
 
 def make_plan(
@@ -84,6 +86,7 @@ def make_plan(
     max_sequences: int,
     tenant: Tenant | None = None,
     cache_salt: str | None = None,
+    hops: str = "",
 ) -> RequestPlan:
     """The plan of this request. Its cost counts at most `max_sequences`, those that the largest
     replica computes at a time."""
@@ -97,6 +100,7 @@ def make_plan(
         tenant=None if tenant is None else tenant.name,
         cache_salt=cache_salt,
         session=session if isinstance(session, str) and session else None,
+        hops=hops,
     )
 
 

@@ -7,6 +7,10 @@ from dataclasses import dataclass, fields
 
 from paceline.gateway.settings.replica_entry import ReplicaEntry
 
+MAX_REPLICAS = 512
+"""Remote replicas and DNS names together. All of them are polled, are in the metrics, and in each
+message to a worker. Chosen empirically, far above fleets in use."""
+
 
 @dataclass(frozen=True, slots=True)
 class FleetSettings:
@@ -39,7 +43,10 @@ class FleetSettings:
             raise ValueError(
                 f"failures_before_down is {self.failures_before_down}; it must be at least 1"
             )
-
+        if len(self.entries) > MAX_REPLICAS:
+            raise ValueError(
+                f"replicas has {len(self.entries)} entries; it may have at most {MAX_REPLICAS}"
+            )
         for field_name in ("label", "url", "dns"):
             counts = Counter(getattr(entry, field_name) for entry in self.entries)
             repeated = [value for value, count in counts.items() if value is not None and count > 1]

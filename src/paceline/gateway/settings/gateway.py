@@ -12,6 +12,9 @@ from paceline.gateway.settings.fleet import FleetSettings
 from paceline.gateway.settings.json_limits import JsonLimits
 from paceline.gateway.settings.keys import KeySettings
 
+_LEAST_OF_WORKER_BYTES = 4 * 1024 * 1024
+"""A worker's part of `max_buffered_bytes`: room for some twenty small requests."""
+
 
 @dataclass(frozen=True, slots=True)
 class GatewaySettings:
@@ -43,8 +46,9 @@ class GatewaySettings:
     max_json_values: int = 262_144
     """Most JSON values in a request body, over all levels; each token id is one."""
     max_buffered_bytes: int = 1024 * 1024 * 1024
-    """Most memory for the requests and answers that the gateway holds at a time, over all workers;
-    a request that exceeds it is refused at once."""
+    """Most memory for the requests and answers that the gateway holds at a time. Workers divide
+    it. A request that exceeds it is refused at once; one that needs more than a whole part is held
+    in addition, one at a time in each worker."""
     max_tenant_buffered_fraction: float = 0.5
     """Share of `max_buffered_bytes` that the requests of one tenant may take."""
     max_connections: int = 4096
@@ -127,6 +131,11 @@ class GatewaySettings:
         if not 1 <= self.retry_after_s <= 120:
             raise ValueError(
                 f"retry_after_s is {self.retry_after_s}; it must be from 1 to 120 seconds"
+            )
+        if self.workers > 1 and self.max_buffered_bytes < self.workers * _LEAST_OF_WORKER_BYTES:
+            raise ValueError(
+                f"max_buffered_bytes is {self.max_buffered_bytes}; with {self.workers} workers, "
+                f"which divide it, it must be at least {self.workers * _LEAST_OF_WORKER_BYTES}"
             )
         if self.keys.admin_key_file is None and not is_loopback(self.admin_host):
             raise ValueError(

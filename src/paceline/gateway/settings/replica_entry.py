@@ -5,10 +5,11 @@ A value that validates itself; it comes from `paceline.yaml` or from POST /admin
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
+
+from paceline.gateway.settings.names import MAX_MODEL_CHARS, MAX_REVISION_CHARS, check_name
+from paceline.gateway.settings.replica_address import canonical_dns, canonical_url
 
 DIALECT_NAMES = (
     "vllm", "sglang", "trtllm", "triton", "tgi", "llamacpp", "llamacpp-python", "openai"
@@ -16,8 +17,11 @@ DIALECT_NAMES = (
 """Kinds of servers. `fleet.dialects` has one entry for each; a test compares the two."""
 
 _NAME = re.compile(r"[A-Za-z0-9\[][A-Za-z0-9._:@\-\[\]]{0,99}")
-_HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_\-.]{0,251}[A-Za-z0-9_.])?")
-_DEFAULT_PORTS = {"http": 80, "https": 443}
+_MAX_KEY_CHARS = 4096
+"""Servers take some 8,000 bytes for a line of headers."""
+_MAX_IN_FLIGHT = 1_000_000
+_MAX_TOKENS_IN_FLIGHT = 10**12
+"""Far above any server, and far below what messages between processes can hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,36 +59,32 @@ class ReplicaEntry:
         if self.url is not None:
             object.__setattr__(self, "url", canonical_url(self.url))
         if self.dns is not None:
-            host, port = _host_and_port(self.dns)
-            object.__setattr__(self, "dns", f"{host}:{port}")
+            object.__setattr__(self, "dns", canonical_dns(self.dns))
         if self.name is not None and not _NAME.fullmatch(self.name):
             raise ValueError(
-                f"name is {self.name[:100]!r}; it must be 1 to 100 letters, digits and . _ : @ - "
+                f"name is {self.name[:100]!a}; it must be 1 to 100 letters, digits and . _ : @ - "
                 "[ ], starting with a letter, a digit or ["
             )
-        if self.model is not None and not self.model:
-            raise ValueError(
-                "model is empty; leave it out to use the first model that the replica lists"
-            )
+        if self.model is not None:
+            check_name("model", self.model, MAX_MODEL_CHARS)
+        if self.revision is not None:
+            check_name("revision", self.revision, MAX_REVISION_CHARS)
         if self.dialect not in DIALECT_NAMES:
             raise ValueError(
-                f"dialect is {self.dialect[:100]!r}; it must be one of {', '.join(DIALECT_NAMES)}"
-            )
-        if self.revision is not None and not 1 <= len(self.revision) <= 100:
-            raise ValueError(
-                f"revision has {len(self.revision)} characters; it must have 1 to 100, or be left "
-                "out"
+                f"dialect is {self.dialect[:100]!a}; it must be one of {', '.join(DIALECT_NAMES)}"
             )
         if self.key is not None and not (self.key.isascii() and self.key.isprintable()):
             raise ValueError("key has characters that are not allowed in an HTTP header")
+        if self.key is not None and len(self.key) > _MAX_KEY_CHARS:
+            raise ValueError(
+                f"key has {len(self.key)} characters; it may have at most {_MAX_KEY_CHARS}"
+            )
         if self.key is not None and (not self.key or " " in self.key):
             raise ValueError(
                 "key is empty or contains spaces; it must be one word, sent as a bearer token"
             )
-        for name in ("max_in_flight", "max_tokens_in_flight"):
-            limit = getattr(self, name)
-            if limit is not None and limit < 1:
-                raise ValueError(f"{name} is {limit}; it must be at least 1")
+        _check_limit("max_in_flight", self.max_in_flight, _MAX_IN_FLIGHT)
+        _check_limit("max_tokens_in_flight", self.max_tokens_in_flight, _MAX_TOKENS_IN_FLIGHT)
 
     @property
     def label(self) -> str:
@@ -100,37 +100,9 @@ class ReplicaEntry:
         return host, int(port)
 
 
-def canonical_url(url: str) -> str:
-    """Canonical form of a URL: host in lower case, no default port, no trailing slash."""
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
-        raise ValueError(f"url is {url[:200]!r}; it is not a valid URL") from None
-    if parts.scheme not in _DEFAULT_PORTS or not parts.hostname:
-        raise ValueError(f"url is {url[:200]!r}; it must be http://host:port or https://host:port")
-    if parts.username is not None or parts.password is not None:
-        raise ValueError("url contains a user or a password; set an API key with key_file")
-    if parts.path not in ("", "/") or parts.query or parts.fragment:
-        raise ValueError(
-            f"url is {url[:200]!r}; leave out everything after the host and port (the gateway "
-            "adds /v1/…)"
-        )
-    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    is_default = port is None or port == _DEFAULT_PORTS[parts.scheme]
-    return f"{parts.scheme}://{host}" if is_default else f"{parts.scheme}://{host}:{port}"
-
-
-def replica_url(address: str, port: int) -> str:
-    """URL of one IP address of a DNS name."""
-    host = f"[{address}]" if ipaddress.ip_address(address).version == 6 else address
-    return canonical_url(f"http://{host}:{port}")
-
-
-def _host_and_port(text: str) -> tuple[str, int]:
-    host, colon, port = text.rpartition(":")
-    if not colon or not _HOST.fullmatch(host) or not (port.isascii() and port.isdigit()):
-        raise ValueError(f"dns is {text[:200]!r}; it must be host:port, for example llm.svc:8000")
-    if not 1 <= int(port) <= 65_535:
-        raise ValueError(f"dns is {text[:200]!r}; the port must be 1 to 65535")
-    return host.lower(), int(port)
+def _check_limit(name: str, limit: int | None, most: int) -> None:
+    if limit is None or 1 <= limit <= most:
+        return
+    allowed = f"at least 1 and at most {most:,}"
+    given = f" {limit}" if abs(limit) <= most else " out of range"
+    raise ValueError(f"{name} is{given}; it must be {allowed}")

@@ -27,6 +27,8 @@ class Setup(msgspec.Struct, tag="setup", frozen=True):
 
     settings: GatewaySettings
     worker_index: int = 0
+    gateway_id: str = ""
+    """See `gateway.hops`."""
 
 
 class ReplicaList(msgspec.Struct, tag="replicas", frozen=True):

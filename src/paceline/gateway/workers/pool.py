@@ -48,7 +48,9 @@ empirically."""
 class WorkerPool:
     """The data port, served by worker processes."""
 
-    def __init__(self, settings: GatewaySettings, metrics: GatewayMetrics) -> None:
+    def __init__(self, settings: GatewaySettings, metrics: GatewayMetrics, gateway_id: str) -> None:
+        """`gateway_id` is that of the gateway (`gateway.hops`)."""
+        self._gateway_id = gateway_id
         self._settings = settings
         self._metrics = metrics
         self._totals = WorkerTotals(settings.workers)
@@ -151,7 +153,7 @@ class WorkerPool:
             started_at_s = time.monotonic()
             try:
                 worker = await WorkerProcess.start(
-                    worker_index, self._settings, listener, self._totals
+                    worker_index, self._settings, listener, self._totals, self._gateway_id
                 )
             except OSError as error:  # no memory or no process left, which may pass
                 event, num_lost = f"could not be started: {error}", 0

@@ -72,7 +72,7 @@ class _Worker:
         self._channel = channel
         self._metrics = GatewayMetrics(f"worker-{setup.worker_index}")
         self._peers = PeerWorkerView()
-        self._port = DataPort(setup.settings, self._metrics, self._peers)
+        self._port = DataPort(setup.settings, self._metrics, self._peers, setup.gateway_id)
         self._replicas = ReplicaList(0, ())
         self._signals: Mapping[str, ReplicaSignals] = {}
         self._has_peer_state = asyncio.Event()

@@ -92,6 +92,7 @@ class WorkerProcess:
         settings: GatewaySettings,
         listener: socket.socket,
         totals: WorkerTotals,
+        gateway_id: str = "",
     ) -> WorkerProcess:
         """Start a process that serves on this socket. May raise OSError."""
         own_end, worker_end = socket.socketpair()
@@ -112,7 +113,8 @@ class WorkerProcess:
                 channel.close()
                 raise
         # The worker gets its replicas from `ReplicaList`, not from the configured entries.
-        channel.send(Setup(replace(settings, fleet=FleetSettings()), worker_index))
+        own = replace(settings, fleet=FleetSettings())
+        channel.send(Setup(own, worker_index, gateway_id))
         return cls(worker_index, process, channel, totals)
 
     async def run(self) -> int:

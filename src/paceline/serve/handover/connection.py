@@ -9,9 +9,9 @@ import socket
 import struct
 from collections.abc import Sequence
 
-import msgspec
-
-from paceline.serve.handover.messages import MAX_MESSAGE_BYTES, HandOverBroken, Message, decode
+from paceline.serve.handover.messages import HandOverBroken, Message
+from paceline.serve.handover.owner_address import wait_readable
+from paceline.serve.handover.packets import MAX_PACKET_BYTES, Packet, unpack
 
 
 class Connection:
@@ -20,18 +20,19 @@ class Connection:
     def __init__(self, connected: socket.socket) -> None:
         connected.setblocking(False)
         self._socket = connected
-        self._reading: asyncio.Task[bytes] | None = None
+        self._reading: asyncio.Task[Message] | None = None
         """The read that is under way. It outlives a time limit: cancelled at the moment at which a
         message arrives, it would lose the message."""
 
     def send(self, message: Message, descriptors: Sequence[int] = ()) -> None:
-        """Send one message, which fits into the socket's buffer. Raises `HandOverBroken`."""
-        packet = msgspec.json.encode(message)
+        """Send one message. Raises `HandOverBroken`."""
         try:
-            if descriptors:
-                socket.send_fds(self._socket, [packet], list(descriptors))
-            else:
-                self._socket.send(packet)
+            with Packet(message) as packet:
+                passed = [*packet.descriptors, *descriptors]
+                if passed:
+                    socket.send_fds(self._socket, [packet.data], passed)
+                else:
+                    self._socket.send(packet.data)
         except OSError as error:
             raise HandOverBroken(f"it could not be reached: {error}") from None
 
@@ -45,7 +46,7 @@ class Connection:
             raise TimeoutError
         self._reading = None
         try:
-            return decode(reading.result())
+            return reading.result()
         except OSError as error:
             raise HandOverBroken(f"the connection failed: {error}") from None
 
@@ -57,8 +58,19 @@ class Connection:
             self._reading.add_done_callback(lambda _: self._socket.close())
             self._reading.cancel()
 
-    async def _read(self) -> bytes:
-        return await asyncio.get_running_loop().sock_recv(self._socket, MAX_MESSAGE_BYTES)
+    async def _read(self) -> Message:
+        while True:
+            try:
+                data, descriptors, _, _ = socket.recv_fds(self._socket, MAX_PACKET_BYTES, 1)
+            except BlockingIOError:
+                await wait_readable(self._socket.fileno())
+            else:
+                break
+        try:
+            return unpack(data, descriptors)
+        finally:
+            for descriptor in descriptors:  # none belongs to such a message
+                os.close(descriptor)
 
 
 def is_own_user(connected: socket.socket) -> bool:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
 from paceline.gateway import Fleet, ReplicaEntry
 from paceline.gateway.fleet import FleetConflict, UnknownReplica
+
+logger = logging.getLogger(__name__)
 
 
 def snapshot_changes(fleet: Fleet) -> dict[str, Any]:
@@ -25,9 +28,10 @@ def snapshot_changes(fleet: Fleet) -> dict[str, Any]:
 def apply_changes(fleet: Fleet, changes: Mapping[str, Any]) -> None:
     """Make the changes those of the snapshot, also where an earlier one was applied before.
 
-    Changes that contradict the new process's own configuration are left out.
+    Changes that contradict the new process's own configuration are left out, and so are entries
+    that it does not accept: the old process may be an older version.
     """
-    added = [ReplicaEntry(**given) for given in changes.get("added", [])]
+    added = list(_accepted(changes.get("added", [])))
     for entry in fleet.added_entries():
         if entry not in added:
             with contextlib.suppress(FleetConflict, UnknownReplica):
@@ -41,3 +45,11 @@ def apply_changes(fleet: Fleet, changes: Mapping[str, Any]) -> None:
     for name in names:
         with contextlib.suppress(FleetConflict, UnknownReplica):
             fleet.set_draining(name, name in changes.get("drained", []))
+
+
+def _accepted(entries: Iterable[Mapping[str, Any]]) -> Iterator[ReplicaEntry]:
+    for given in entries:
+        try:
+            yield ReplicaEntry(**given)
+        except ValueError as error:
+            logger.warning("a replica added at run time is not taken over: %s", error)

@@ -1,9 +1,9 @@
 """The messages between an old and a new process. `connection` sends and receives them.
 
-Each message is one packet of JSON. File descriptors travel with the `Offer`: the listening sockets
-of all ports, and one pipe for each engine. Handing over the sockets themselves loses no
-connection: with `SO_REUSEPORT`, each process would have its own queue, and Linux resets the
-connections in the queue of a socket that is closed.
+Each message is one packet of JSON (`packets`). File descriptors travel with the `Offer`: the
+listening sockets of all ports, and one pipe for each engine. Handing over the sockets themselves
+loses no connection: with `SO_REUSEPORT`, each process would have its own queue, and Linux resets
+the connections in the queue of a socket that is closed.
 """
 
 from __future__ import annotations
@@ -18,10 +18,6 @@ VERSION = 1
 TIMEOUT_S = 10.0
 """For an answer of the other process. Chosen empirically: it comes within milliseconds, unless a
 change by an operator is under way, which takes `server.control_timeout_s` (2 s)."""
-MAX_MESSAGE_BYTES = 128 * 1024
-"""Chosen empirically: an engine takes some 2 kB, a replica added at run time 300 bytes."""
-MAX_DESCRIPTORS = 128
-"""Three listening sockets and up to 64 engines; Linux passes at most 253 at once."""
 
 
 class OfferedEngine(msgspec.Struct, frozen=True):

@@ -89,12 +89,13 @@ class OwnerAddress:
             try:
                 connected, _ = self._listener.accept()
             except BlockingIOError:
-                await _wait_readable(self._listener.fileno())
+                await wait_readable(self._listener.fileno())
             else:
                 return connected
 
 
-async def _wait_readable(descriptor: int) -> None:
+async def wait_readable(descriptor: int) -> None:
+    """Return when there is something to read, or the end."""
     loop = asyncio.get_running_loop()
     readable = asyncio.Event()
     loop.add_reader(descriptor, readable.set)

@@ -12,8 +12,6 @@ from paceline.engine.launch.command import EngineCommand
 from paceline.engine.process.supervisor import EngineStatus, RunningEngine
 from paceline.serve.handover.connection import Connection, is_own_user
 from paceline.serve.handover.messages import (
-    MAX_DESCRIPTORS,
-    MAX_MESSAGE_BYTES,
     TIMEOUT_S,
     VERSION,
     Changes,
@@ -24,9 +22,9 @@ from paceline.serve.handover.messages import (
     Refused,
     Released,
     Take,
-    decode,
 )
 from paceline.serve.handover.owner_address import OwnerAddress, path_of
+from paceline.serve.handover.packets import MAX_DESCRIPTORS, MAX_PACKET_BYTES, unpack
 
 
 class TakeOverFailed(Exception):
@@ -148,9 +146,9 @@ def _receive_offer(connected: socket.socket) -> tuple[Offer, list[int]]:
     """Raises `HandOverBroken`, and OSError when nothing comes."""
     if not is_own_user(connected):
         raise HandOverBroken("it belongs to another user")
-    packet, descriptors, _, _ = socket.recv_fds(connected, MAX_MESSAGE_BYTES, MAX_DESCRIPTORS)
+    packet, descriptors, _, _ = socket.recv_fds(connected, MAX_PACKET_BYTES, MAX_DESCRIPTORS)
     try:
-        offer = decode(packet)
+        offer = unpack(packet, descriptors)
         if isinstance(offer, Refused):
             raise HandOverBroken(offer.reason)
         if not isinstance(offer, Offer):

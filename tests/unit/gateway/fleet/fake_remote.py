@@ -27,6 +27,12 @@ class FakeRemote(FakeEngine):
         """None: /v1/models does not exist."""
         self.page = "vllm:num_requests_running 3.0\n"
         """The text of /metrics; empty: /metrics does not exist."""
+        self.content_encoding: str | None = None
+        """Of /metrics: what it sends is not compressed."""
+        self.is_endless = False
+        """Whether /metrics never ends."""
+        self.health_text = ""
+        """The body of /health."""
         self.version: str | None = None
         """None: /version does not exist."""
         self.hangs_at_version = False
@@ -73,7 +79,7 @@ class FakeRemote(FakeEngine):
             raise web.HTTPTemporaryRedirect(self.redirect + "/health")
         if self.health == 0:
             await asyncio.sleep(30)
-        return web.Response(status=self.health)
+        return web.Response(status=self.health, text=self.health_text)
 
     async def _models(self, request: web.Request) -> web.Response:
         if self.models is None:
@@ -87,7 +93,15 @@ class FakeRemote(FakeEngine):
             raise web.HTTPNotFound
         return web.json_response({"version": self.version})
 
-    async def _metrics(self, request: web.Request) -> web.Response:
+    async def _metrics(self, request: web.Request) -> web.StreamResponse:
         if not self.page:
             raise web.HTTPNotFound
-        return web.Response(text=self.page)
+        if self.is_endless:
+            response = web.StreamResponse()
+            await response.prepare(request)
+            while True:
+                await response.write(b"a 1\n" * 16_384)
+        response = web.Response(body=self.page.encode(errors="surrogateescape"))
+        if self.content_encoding is not None:
+            response.headers["content-encoding"] = self.content_encoding
+        return response

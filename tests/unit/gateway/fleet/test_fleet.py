@@ -230,7 +230,7 @@ async def test_a_key_does_not_follow_a_redirect() -> None:
 
 
 async def test_the_size_of_a_metrics_page_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("paceline.gateway.fleet.prober._MAX_PAGE_BYTES", 1000)
+    monkeypatch.setattr("paceline.gateway.fleet.prober._MAX_METRICS_BYTES", 1000)
     async with FakeRemote() as remote:
         remote.page = "x" * 1001
         async with running(ReplicaEntry(url=remote.url, name="a")) as it:

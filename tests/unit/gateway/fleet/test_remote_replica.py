@@ -8,7 +8,9 @@ import logging
 import pytest
 
 from paceline.gateway.fleet.dialects import DIALECTS
-from paceline.gateway.fleet.prober import ListedModel, ReplicaProbeFailed, read_revision
+from paceline.gateway.fleet.identity import ListedModel, read_revision
+from paceline.gateway.fleet.metrics_page import MetricsPage
+from paceline.gateway.fleet.prober import ReplicaProbeFailed
 from paceline.gateway.fleet.remote_replica import RemoteReplica, choose_model
 from paceline.gateway.settings import FleetSettings, ReplicaEntry
 from unit.gateway.conftest import until
@@ -80,7 +82,7 @@ async def test_polls_without_descriptors_do_not_take_a_replica_down(
     ],
 )
 def test_the_page_names_one_revision_or_none(page: str, expected: str | None) -> None:
-    assert read_revision(page) == expected
+    assert read_revision(MetricsPage(page)) == expected
 
 
 async def test_a_server_that_returns_with_another_revision_is_read_before_it_serves() -> None:

@@ -83,6 +83,87 @@ def test_a_tenant_is_bounded_and_leaves_room_for_the_others() -> None:
         pass
 
 
+@pytest.mark.parametrize("tenant", [None, "a"])
+def test_an_idle_process_holds_one_request_of_any_size(tenant: str | None) -> None:
+    budget = ByteBudget(4 * REQUEST_BYTES, 2 * REQUEST_BYTES)
+    for _ in range(2):
+        with reserving(budget, tenant) as reserved:
+            reserved.resize(100 * REQUEST_BYTES)
+            reserved.grow(100 * REQUEST_BYTES)
+            reserved.resize(150 * REQUEST_BYTES)
+        assert budget.num_bytes == 0
+
+
+def test_a_second_large_request_is_refused_and_small_ones_are_not() -> None:
+    budget = ByteBudget(4 * REQUEST_BYTES, 3 * REQUEST_BYTES)
+    with reserving(budget, "a") as large:
+        large.resize(50 * REQUEST_BYTES)
+        with reserving(budget, "a"), reserving(budget, "a"), reserving(budget, "b") as other:
+            with pytest.raises(Refusal) as refused:
+                other.resize(3 * REQUEST_BYTES)
+            assert (refused.value.problem.status, refused.value.problem.code) == (
+                503, "buffers_full",
+            )  # fmt: skip
+            assert other.num_bytes == REQUEST_BYTES
+    with reserving(budget, "b") as large:
+        large.resize(50 * REQUEST_BYTES)
+
+
+def test_a_large_request_that_has_shrunk_leaves_its_place_to_another() -> None:
+    budget = ByteBudget(4 * REQUEST_BYTES)
+    with reserving(budget) as first, reserving(budget) as second:
+        first.resize(50 * REQUEST_BYTES)
+        first.drop_contents()
+        second.resize(50 * REQUEST_BYTES)
+        with pytest.raises(Refusal):
+            first.resize(50 * REQUEST_BYTES)
+
+
+def test_a_large_request_that_has_shrunk_keeps_its_place_while_the_budget_is_full() -> None:
+    budget = ByteBudget(4 * REQUEST_BYTES)
+    with reserving(budget) as first:
+        first.resize(50 * REQUEST_BYTES)
+        with reserving(budget) as second:
+            second.resize(3 * REQUEST_BYTES)
+            first.drop_contents()
+            first.resize(50 * REQUEST_BYTES)
+        first.drop_contents()
+    assert budget.num_bytes == 0
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 4), st.sampled_from(["resize", "drop", "release"]), st.integers(0, 9)
+        )
+    )
+)
+def test_what_is_held_beside_the_budget_is_at_most_one_request(
+    steps: list[tuple[int, str, int]],
+) -> None:
+    budget = ByteBudget(6 * REQUEST_BYTES, 4 * REQUEST_BYTES)
+    held = [budget.request("ab"[index % 2]) for index in range(5)]
+    for index, step, size in steps:
+        one = held[index]
+        before = one.num_bytes
+        try:
+            if step == "resize":
+                one.resize(size * REQUEST_BYTES)
+            else:
+                one.drop_contents() if step == "drop" and before else one.release()
+        except Refusal:
+            assert one.num_bytes == before
+        sizes = sorted(other.num_bytes for other in held)
+        assert budget.num_bytes == sum(sizes)
+        assert sum(sizes[:-1]) <= 6 * REQUEST_BYTES or sizes[-1] == sizes[-2]
+        assert budget.num_bytes <= 6 * REQUEST_BYTES + sizes[-1]
+    for one in held:
+        one.release()
+    held[0].resize(50 * REQUEST_BYTES)
+    assert budget.num_bytes == 51 * REQUEST_BYTES
+
+
 _TEXTS = st.text(alphabet="ab中é😀\n", max_size=30)
 _DOCUMENTS = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | _TEXTS,

@@ -106,3 +106,18 @@ def test_a_text_is_a_label_without_its_numbers(
     (family,) = ReplicaCollector((metric,), [facts]).collect()
     samples = [(sample.labels, sample.value) for sample in family.samples]
     assert samples == [({"replica": "r0", "reason": text}, 1.0) for text in values]
+
+
+@pytest.mark.parametrize("number", [10**400, -(10**400)])
+def test_an_integer_that_no_float_can_hold_has_no_sample(number: int) -> None:
+    facts = ReplicaFacts(R0, {"draft_length": number}, None)
+    assert from_governor("draft_length")(facts) is None
+
+
+def test_texts_and_categories_of_a_governor_are_bounded_and_printable() -> None:
+    categories = {f"c{i}\x1b" + "x" * 1000: {"events_total": i} for i in range(1000)}
+    facts = ReplicaFacts(R0, {"drift": {"categories": categories}, "why": "a\r\nb" * 100}, None)
+    values = CategoryMetric("x_total", "X.", "events_total").read(facts)
+    values = {**values, **TextMetric("y", "Y.", "reason", "why").read(facts)}
+    assert len(values) == 65
+    assert all(len(label) <= 100 and label.replace("\ufffd", "").isprintable() for label in values)

@@ -14,16 +14,14 @@ import pytest
 from paceline.serve.handover import handing_over, outgoing
 from paceline.serve.handover.connection import Connection
 from paceline.serve.handover.messages import (
-    MAX_DESCRIPTORS,
-    MAX_MESSAGE_BYTES,
     HandOverBroken,
     Offer,
     Owned,
     Released,
     Take,
-    decode,
 )
 from paceline.serve.handover.owner_address import OwnerAddress, path_of
+from paceline.serve.handover.packets import MAX_DESCRIPTORS, MAX_PACKET_BYTES, unpack
 from paceline.serve.handover.taking_over import TakeOverFailed
 from unit.engine.process.test_supervisor import is_alive, pids
 from unit.gateway.conftest import until
@@ -47,10 +45,10 @@ class NewProcess:
         """Up to the moment at which the old process has sent `Offer`."""
         self._connected.setblocking(True)
         packet, self._descriptors, _, _ = await asyncio.to_thread(
-            socket.recv_fds, self._connected, MAX_MESSAGE_BYTES, MAX_DESCRIPTORS
+            socket.recv_fds, self._connected, MAX_PACKET_BYTES, MAX_DESCRIPTORS
         )
         self._connected.setblocking(False)
-        offer = decode(packet)
+        offer = unpack(packet, self._descriptors)
         assert isinstance(offer, Offer)
         self._engines = {engine.name: engine.pid for engine in offer.engines}
 

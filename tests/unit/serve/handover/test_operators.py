@@ -9,10 +9,12 @@ from typing import Any
 import httpx
 import pytest
 
+from paceline.serve.handover.fleet_changes import apply_changes
 from paceline.serve.handover.taking_over import TakeOverFailed
 from unit.engine.process.test_supervisor import pids
 from unit.gateway.conftest import until
 from unit.gateway.fleet.fake_remote import FakeRemote
+from unit.gateway.running_fleet import running
 from unit.serve.handover.servers import begin, plan_for, serving
 
 RESTART = {"name": "engine-0", "restart": True}
@@ -120,3 +122,38 @@ async def test_a_remote_replica_is_not_restarted_here(folder: Path, remote: Fake
             ]
         assert [answer.status_code for answer in answers] == [409, 404, 400]
         assert "'far' is a remote replica: drain it" in answers[0].text
+
+
+async def test_replicas_that_fill_more_than_one_packet_are_taken_over(
+    folder: Path, remote: FakeRemote
+) -> None:
+    """Linux takes packets of up to 208 KiB by default."""
+    fields = {"model": "\N{GRINNING FACE}" * 256, "revision": "r" * 100, "key": "k" * 4096}
+    async with (
+        serving(plan_for(folder / "a", remote.url)) as old,
+        httpx.AsyncClient(base_url=old.gateway.admin_url, timeout=60) as admin,
+    ):
+        names = {f"replica-{number}." + "n" * 80 for number in range(50)}
+        for number, name in enumerate(names):
+            body = {"url": f"http://127.0.0.1:{number + 1}", "name": name, **fields}
+            assert (await admin.post("/admin/replicas", json=body)).status_code == 201
+        taken = await begin(old)
+        async with serving(plan_for(folder / "b", remote.url, old.ports), taken) as new:
+            await until(lambda: set(new.states()) == {"engine-0", "far", *names})
+            await asyncio.wait_for(old.task, 60)
+        taken.close()
+
+
+async def test_an_entry_that_is_not_accepted_any_more_is_left_out(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """An older version accepted line ends in a model id, and blanks in a host."""
+    added = [
+        {"url": "http://a b:1", "name": "blank"},
+        {"url": "http://a:1", "model": "m\r\nx"},
+        {"url": "http://127.0.0.1:1", "name": "right"},
+    ]
+    async with running() as it:
+        apply_changes(it.gateway.fleet, {"added": added, "drained": ["right"]})
+        assert [replica.name for replica in it.gateway.fleet.replicas()] == ["right"]
+    assert caplog.text.count("is not taken over") == 2

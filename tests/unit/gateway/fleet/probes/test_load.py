@@ -9,13 +9,14 @@ import pytest
 
 from paceline.gateway.fleet.dialects import DIALECTS, CounterRatio, Series
 from paceline.gateway.fleet.load import InterTokenTimes, ReplicaLoad, parse_load
+from paceline.gateway.fleet.metrics_page import MetricsPage
 
 DATA = Path(__file__).parents[1] / "data" / "dialects"
 
 
 def load_of(dialect: str, *samples: str) -> ReplicaLoad:
     page = "".join((DATA / f"{sample}.txt").read_text() for sample in samples)
-    return parse_load(page, DIALECTS[dialect].load)
+    return parse_load(MetricsPage(page), DIALECTS[dialect].load)
 
 
 @pytest.mark.parametrize(
@@ -65,13 +66,13 @@ def test_figures_that_move_while_the_engine_works(
 
 def test_a_server_that_counts_its_steps_shows_that_it_works() -> None:
     page = "llamacpp:tokens_predicted_total 12\nllamacpp:n_decode_total 34\n"
-    assert parse_load(page, DIALECTS["llamacpp"].load).activity == (34.0,)
+    assert parse_load(MetricsPage(page), DIALECTS["llamacpp"].load).activity == (34.0,)
     page = (
         'sglang:generation_tokens_total{is_streaming="true"} 9.0\n'
         'sglang:realtime_tokens_total{mode="prefill_compute"} 5.0\n'
         'sglang:realtime_tokens_total{mode="decode"} 7.0\n'
     )
-    assert parse_load(page, DIALECTS["sglang"].load).activity == (5.0, 7.0)
+    assert parse_load(MetricsPage(page), DIALECTS["sglang"].load).activity == (5.0, 7.0)
 
 
 @pytest.mark.parametrize(
@@ -106,13 +107,13 @@ def test_counts_of_several_engines_are_summed_and_the_fullest_cache_is_used() ->
         'vllm:num_requests_running{engine="0"} 3.0\nvllm:num_requests_running{engine="1"} 4.0\n'
         'vllm:kv_cache_usage_perc{engine="0"} 0.2\nvllm:kv_cache_usage_perc{engine="1"} 0.9\n'
     )
-    load = parse_load(page, DIALECTS["vllm"].load)
+    load = parse_load(MetricsPage(page), DIALECTS["vllm"].load)
     assert (load.num_running, load.kv_usage_fraction) == (7, 0.9)
 
 
 def test_current_metric_names_win_over_older_ones() -> None:
     page = "vllm:gpu_cache_usage_perc 0.1\nvllm:kv_cache_usage_perc 0.7\n"
-    assert parse_load(page, DIALECTS["vllm"].load).kv_usage_fraction == 0.7
+    assert parse_load(MetricsPage(page), DIALECTS["vllm"].load).kv_usage_fraction == 0.7
 
 
 def test_a_metric_is_not_confused_with_a_longer_name() -> None:
@@ -121,18 +122,18 @@ def test_a_metric_is_not_confused_with_a_longer_name() -> None:
         'vllm:num_requests_waiting_by_reason{reason="capacity"} 5.0\n'
         'vllm:num_requests_waiting{model_name="a}b, c=\\"d"} 2.0 1700000000000\n'
     )
-    assert parse_load(page, DIALECTS["vllm"].load).num_waiting == 2
+    assert parse_load(MetricsPage(page), DIALECTS["vllm"].load).num_waiting == 2
 
 
 @pytest.mark.parametrize("value", ["NaN", "-1.0", "+Inf", "x", ""])
 def test_a_value_that_is_not_a_number_is_ignored(value: str) -> None:
     page = f"vllm:num_requests_running {value}\nvllm:kv_cache_usage_perc {value}\n"
-    assert parse_load(page, DIALECTS["vllm"].load) == ReplicaLoad()
+    assert parse_load(MetricsPage(page), DIALECTS["vllm"].load) == ReplicaLoad()
 
 
 def test_a_cache_without_queries_has_no_hit_rate() -> None:
     page = "vllm:prefix_cache_queries_total 0.0\nvllm:prefix_cache_hits_total 0.0\n"
-    assert parse_load(page, DIALECTS["vllm"].load).prefix_hit_fraction is None
+    assert parse_load(MetricsPage(page), DIALECTS["vllm"].load).prefix_hit_fraction is None
 
 
 _INTER_TOKEN = """\
@@ -147,7 +148,7 @@ vllm:inter_token_latency_seconds_sum{engine="0",model_name="m"} 0.5
 def test_the_times_between_tokens_are_summed_over_engines() -> None:
     """The order of labels is the server's."""
     other = _INTER_TOKEN.replace('engine="0",', 'engine="1",').replace(" 6.0", " 7.0")
-    load = parse_load(_INTER_TOKEN + other, DIALECTS["vllm"].load)
+    load = parse_load(MetricsPage(_INTER_TOKEN + other), DIALECTS["vllm"].load)
     assert load.inter_token == InterTokenTimes((("0.01", 6.0), ("0.025", 10.0), ("+Inf", 13.0)), 1)
 
 
@@ -167,4 +168,4 @@ def test_the_times_between_tokens_are_summed_over_engines() -> None:
     ],
 )
 def test_what_is_no_whole_histogram_is_not_reported(page: str) -> None:
-    assert parse_load(page, DIALECTS["vllm"].load).inter_token is None
+    assert parse_load(MetricsPage(page), DIALECTS["vllm"].load).inter_token is None

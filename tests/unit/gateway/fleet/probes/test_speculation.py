@@ -7,6 +7,7 @@ import doctest
 import pytest
 
 from paceline.gateway.fleet import speculation
+from paceline.gateway.fleet.metrics_page import MetricsPage
 from paceline.gateway.fleet.speculation import Speculation, read_speculation
 
 _VLLM = 'vllm:num_requests_running{engine="0"} 3.0\n'
@@ -28,7 +29,7 @@ _REPORT = "# HELP paceline_engine_honours_draft_caps Whether.\n# TYPE x gauge\n"
 )
 def test_what_the_page_says(page: str, drafts: bool | None, honours_caps: bool | None) -> None:
     """vLLM without speculation has nothing to limit; other servers do not say."""
-    assert read_speculation(page) == Speculation(drafts, honours_caps)
+    assert read_speculation(MetricsPage(page)) == Speculation(drafts, honours_caps)
 
 
 def test_a_server_that_drafts_under_paceline_is_known() -> None:

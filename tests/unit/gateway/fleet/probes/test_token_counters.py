@@ -10,6 +10,7 @@ import pytest
 from paceline.gateway.fleet import token_counters
 from paceline.gateway.fleet.dialects import DIALECTS
 from paceline.gateway.fleet.load import ReplicaLoad, parse_counters
+from paceline.gateway.fleet.metrics_page import MetricsPage
 from paceline.gateway.fleet.status import LoadReading
 from paceline.gateway.fleet.token_counters import TokenCounters, TokenRates, rates_between
 from paceline.gateway.signals import ReplicaSignals
@@ -20,13 +21,16 @@ BEFORE = TokenCounters(100, 1.0, drafted_tokens=40, accepted_tokens=10)
 
 def test_vllms_counters_are_read_from_its_page() -> None:
     """Recorded from vLLM 0.32.0 with a draft model."""
-    counters = parse_counters(RECORDED.read_text(), DIALECTS["vllm"].counters)
+    counters = parse_counters(MetricsPage(RECORDED.read_text()), DIALECTS["vllm"].counters)
     assert counters.accepted_tokens == 91
     assert None not in (
         counters.generation_tokens, counters.inter_token_s, counters.drafted_tokens
     )  # fmt: skip
-    assert parse_counters("", DIALECTS["vllm"].counters) == TokenCounters()
-    assert parse_counters(RECORDED.read_text(), DIALECTS["openai"].counters) == TokenCounters()
+    assert parse_counters(MetricsPage(""), DIALECTS["vllm"].counters) == TokenCounters()
+    assert (
+        parse_counters(MetricsPage(RECORDED.read_text()), DIALECTS["openai"].counters)
+        == TokenCounters()
+    )
 
 
 def test_seconds_and_tokens_of_other_servers_are_counted_at_the_same_moment() -> None:
@@ -36,13 +40,17 @@ def test_seconds_and_tokens_of_other_servers_are_counted_at_the_same_moment() ->
         'sglang:inter_token_latency_seconds_sum{model_name="m"} 0.5\n'
         'sglang:inter_token_latency_seconds_count{model_name="m"} 25.0\n'
     )
-    assert parse_counters(page, DIALECTS["sglang"].counters) == TokenCounters(25.0, 0.5)
+    assert parse_counters(MetricsPage(page), DIALECTS["sglang"].counters) == TokenCounters(
+        25.0, 0.5
+    )
     page = (
         "llamacpp:tokens_predicted_total 30\nllamacpp:tokens_predicted_seconds_total 0.6\n"
         "llamacpp:spec_decode_num_draft_tokens_total 8\n"
         "llamacpp:spec_decode_num_accepted_tokens_total 6\n"
     )
-    assert parse_counters(page, DIALECTS["llamacpp"].counters) == TokenCounters(30, 0.6, 8, 6)
+    assert parse_counters(MetricsPage(page), DIALECTS["llamacpp"].counters) == TokenCounters(
+        30, 0.6, 8, 6
+    )
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,9 @@ class Engines:
         self._answers = iter(answers)
         self.sent: list[tuple[str, str, dict[str, Any], str]] = []
 
-    async def post(self, replica: Replica, path: str, body: bytes, request_id: str) -> Response:
+    async def post(
+        self, replica: Replica, path: str, body: bytes, request_id: str, hops: str
+    ) -> Response:
         self.sent.append((replica.name, path, msgspec.json.decode(body), request_id))
         answer = next(self._answers)
         if isinstance(answer, Exception):

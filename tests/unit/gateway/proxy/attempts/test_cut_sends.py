@@ -104,7 +104,9 @@ class Engines:
     def __init__(self, events_per_read: int) -> None:
         self._events_per_read = events_per_read
 
-    async def post(self, replica: Replica, path: str, body: bytes, request_id: str) -> Any:
+    async def post(
+        self, replica: Replica, path: str, body: bytes, request_id: str, hops: str
+    ) -> Any:
         parsed = msgspec.json.decode(body)
         if path == "/detokenize":
             return Whole(msgspec.json.encode({"prompt": bytes(parsed["tokens"]).decode()}))
