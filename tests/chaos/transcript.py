@@ -15,6 +15,8 @@ from typing import Any
 
 import aiohttp
 
+from chaos.event_stream import Event, EventStreamReader
+
 
 class Ending(StrEnum):
     COMPLETED = "completed"
@@ -90,19 +92,19 @@ class Transcript:
             errors.append(f"sequence numbers {self.sequence_numbers}")
         return errors
 
-    def note_line(self, line: bytes) -> None:
-        """Take in one line of an event stream."""
-        if not line.startswith(b"data: "):
-            return
-        if line == b"data: [DONE]":
+    def note_event(self, event: Event) -> None:
+        """Take in one event of a stream."""
+        if event.data == b"[DONE]":
             self.is_done = True
             self.num_done += 1
             return
-        chunk = json.loads(line[6:])
+        chunk = json.loads(event.data)
         if "sequence_number" in chunk:
             self._note_response_event(chunk)
         elif "error" in chunk:
             self.error = chunk["error"]
+        elif chunk.get("object") == "error" or event.name == "error":
+            self.error = chunk
         else:
             self.note_chunk(chunk)
 
@@ -158,26 +160,26 @@ async def send_request(
                 await _read_stream(response, transcript)
             else:
                 answer = await response.json()
-                transcript.error = answer.get("error")
+                is_error = answer.get("object") == "error"
+                transcript.error = answer if is_error else answer.get("error")
                 if transcript.error is None:
                     transcript.note_chunk(answer)
                     transcript.is_done = True
-    except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+    except (aiohttp.ClientError, OSError, TimeoutError, ValueError, KeyError) as error:
         transcript.read_error = repr(error)
     transcript.end_s = time.monotonic()
     return transcript
 
 
 async def _read_stream(response: aiohttp.ClientResponse, transcript: Transcript) -> None:
-    rest, last_s = b"", time.monotonic()
+    reader, last_s = EventStreamReader(), time.monotonic()
     async for data in response.content.iter_any():
         now_s = time.monotonic()
         transcript.longest_silence_s = max(transcript.longest_silence_s, now_s - last_s)
         last_s = now_s
-        *lines, rest = (rest + data).split(b"\n")
-        for line in lines:
-            transcript.note_line(line.rstrip(b"\r"))
+        for event in reader.feed(data):
+            transcript.note_event(event)
             if transcript.first_token_s is None and transcript.has_first_token:
                 transcript.first_token_s = now_s
-    if rest:
-        transcript.read_error = f"{len(rest)} bytes after the last line"
+    if reader.num_rest_bytes:
+        transcript.read_error = f"{reader.num_rest_bytes} bytes after the last event"

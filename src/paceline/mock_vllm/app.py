@@ -7,7 +7,9 @@ scripted speculation /admin/governor.
 from __future__ import annotations
 
 import random
+import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -22,6 +24,7 @@ from paceline.mock_vllm.faults.in_flight_request import InFlightRequest
 from paceline.mock_vllm.faults.sampling_faults import with_sampling_faults
 from paceline.mock_vllm.faults.server_faults import ServerFaults
 from paceline.mock_vllm.http.answer_sender import AnswerSender
+from paceline.mock_vllm.http.answer_style import AnswerStyle
 from paceline.mock_vllm.http.field_checks import read_body
 from paceline.mock_vllm.http.governor_page import GovernorPage
 from paceline.mock_vllm.http.prompts import tokenize_prompt
@@ -35,7 +38,7 @@ from paceline.mock_vllm.http.response_format import (
 )
 from paceline.mock_vllm.http.responses import parse_response
 from paceline.mock_vllm.http.wire import Exchange
-from paceline.mock_vllm.model.vocabulary import TOKEN_BYTES, VOCABULARY_SIZE, decode
+from paceline.mock_vllm.model.vocabulary import TOKEN_BYTES, VOCABULARY_SIZE, decode, pack_ids
 from paceline.mock_vllm.request_log import RequestLog
 from paceline.mock_vllm.settings import MockVllmSettings
 
@@ -203,6 +206,9 @@ class App:
         else:
             is_chat = exchange.path == "/v1/chat/completions"
             request = parse_request(body, self._settings, is_chat=is_chat, drawn_seed=seed)
+        if AnswerStyle.UNSTREAMED in self._settings.answer_style:
+            request = replace(request, stream=False)
+        exchange.set_styles(self._settings.answer_style, zlib.crc32(pack_ids(request.prompts[0])))
         request, faults = with_sampling_faults(request, self._book)
         request_id = exchange.headers.get("x-request-id", "")
         answer_id = make_answer_id(request, request_id)

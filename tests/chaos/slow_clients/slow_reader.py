@@ -8,6 +8,7 @@ import socket
 import time
 from typing import Any
 
+from chaos.event_stream import EventStreamReader
 from chaos.transcript import Transcript
 
 _RECEIVE_BUFFER_BYTES = 4096
@@ -53,9 +54,12 @@ class SlowReader:
                 data += part
             head, _, body = bytes(data).partition(b"\r\n\r\n")
             transcript.status = int(head.split(b" ", 2)[1])
-            for line in _unchunked(body).split(b"\n"):
-                transcript.note_line(line)
-        except (OSError, ValueError) as error:
+            events = EventStreamReader()
+            for event in events.feed(_unchunked(body)):
+                transcript.note_event(event)
+            if events.num_rest_bytes:
+                transcript.read_error = f"{events.num_rest_bytes} bytes after the last event"
+        except (OSError, ValueError, KeyError) as error:
             transcript.read_error = repr(error)
         finally:
             self._socket.close()
