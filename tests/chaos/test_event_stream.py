@@ -1,4 +1,4 @@
-"""The reader of event streams follows the HTML standard; the examples are worked out by hand."""
+"""The reader of event streams follows the HTML standard; with examples of every form."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ STREAM = (
     b"\xef\xbb\xbf: a comment\r\n\r\ndata: one\r\n\r\n"
     b"id: 7\ndata:two\nretry: 10\n\n"
     b"event: named\rdata: three\rdata:  four\r\r"
-    b"data\n\nevent: no data\n\n:\n\ndata: caf\xc3\xa9\n: after\n\n"
+    b"data\n\nevent: no data\n\n:\n\ndata: \xc3\xa9t\xc3\xa9\n: after\n\n"
 )
 EVENTS = [
     Event(b"one"),
     Event(b"two"),
     Event(b"three\n four", "named"),
     Event(b""),
-    Event("café".encode()),
+    Event("été".encode()),
 ]
 
 
@@ -30,7 +30,7 @@ def test_every_form_of_the_standard_is_read_in_parts_of_any_size(size: int) -> N
 
 
 def test_an_event_ends_with_its_blank_line_also_if_that_is_a_cr() -> None:
-    """Nobody waits for a LF that may follow a blank line's CR."""
+    """The reader does not wait for a LF that may follow a blank line's CR."""
     reader = EventStreamReader()
     assert list(reader.feed(b"data: x\r\r")) == [Event(b"x")]
     assert list(reader.feed(b"\ndata: y\r\n\r\n")) == [Event(b"y")]

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from paceline.mock_vllm.answer_style import AnswerStyle
 from paceline.mock_vllm.engine.engine_runner import EngineRunner
 from paceline.mock_vllm.engine.metrics import CONTENT_TYPE, EngineMetrics
 from paceline.mock_vllm.faults.answer_faults import inject_into_whole_answer
@@ -24,7 +25,6 @@ from paceline.mock_vllm.faults.in_flight_request import InFlightRequest
 from paceline.mock_vllm.faults.sampling_faults import with_sampling_faults
 from paceline.mock_vllm.faults.server_faults import ServerFaults
 from paceline.mock_vllm.http.answer_sender import AnswerSender
-from paceline.mock_vllm.http.answer_style import AnswerStyle
 from paceline.mock_vllm.http.field_checks import read_body
 from paceline.mock_vllm.http.governor_page import GovernorPage
 from paceline.mock_vllm.http.prompts import tokenize_prompt
@@ -208,7 +208,8 @@ class App:
             request = parse_request(body, self._settings, is_chat=is_chat, drawn_seed=seed)
         if AnswerStyle.UNSTREAMED in self._settings.answer_style:
             request = replace(request, stream=False)
-        exchange.set_styles(self._settings.answer_style, zlib.crc32(pack_ids(request.prompts[0])))
+        style_seed = zlib.crc32(pack_ids(request.prompts[0]), self._settings.seed)
+        exchange.set_styles(self._settings.answer_style, style_seed)
         request, faults = with_sampling_faults(request, self._book)
         request_id = exchange.headers.get("x-request-id", "")
         answer_id = make_answer_id(request, request_id)

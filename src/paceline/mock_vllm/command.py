@@ -11,8 +11,8 @@ from pathlib import Path
 import click
 import uvloop
 
+from paceline.mock_vllm.answer_style import AnswerStyle, read_styles
 from paceline.mock_vllm.faults.fault_script import load_faults
-from paceline.mock_vllm.http.answer_style import AnswerStyle, read_styles
 from paceline.mock_vllm.model.speculation import Speculation, read_speculative_config
 from paceline.mock_vllm.server import MockVllm, exit_process
 from paceline.mock_vllm.settings import MockVllmSettings

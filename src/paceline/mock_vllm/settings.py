@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from paceline.mock_vllm.http.answer_style import AnswerStyle, read_styles
+from paceline.mock_vllm.answer_style import AnswerStyle, read_styles
 from paceline.mock_vllm.model.answer import DEFAULT_EOS_EVERY_TOKENS
 from paceline.mock_vllm.model.speculation import Speculation
 

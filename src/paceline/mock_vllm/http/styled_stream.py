@@ -13,7 +13,7 @@ from collections.abc import Collection
 
 import msgspec
 
-from paceline.mock_vllm.http.answer_style import DECORATIONS, PACKETS, AnswerStyle
+from paceline.mock_vllm.answer_style import DECORATIONS, PACKETS, AnswerStyle
 
 _BOM = b"\xef\xbb\xbf"
 _DONE = b"data: [DONE]"

@@ -20,7 +20,7 @@ from typing import cast
 
 import httptools
 
-from paceline.mock_vllm.http.answer_style import AnswerStyle
+from paceline.mock_vllm.answer_style import AnswerStyle
 from paceline.mock_vllm.http.styled_stream import StyledStream
 
 _CRLF = b"\r\n"

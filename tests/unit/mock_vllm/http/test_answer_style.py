@@ -10,7 +10,7 @@ import pytest
 from chaos.event_stream import Event, EventStreamReader
 
 from paceline.mock_vllm import Fault, FaultKind, MockVllm, MockVllmSettings
-from paceline.mock_vllm.http.answer_style import DECORATIONS, PACKETS, AnswerStyle
+from paceline.mock_vllm.answer_style import DECORATIONS, PACKETS, AnswerStyle
 from paceline.mock_vllm.http.styled_stream import StyledStream
 
 CHAT = {
