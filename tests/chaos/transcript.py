@@ -15,6 +15,7 @@ from typing import Any
 
 import aiohttp
 
+from chaos.authorization import authorization
 from chaos.event_stream import Event, EventStreamReader
 
 
@@ -143,14 +144,18 @@ class Transcript:
 
 
 async def send_request(
-    session: aiohttp.ClientSession, url: str, body: dict[str, Any], request_id: str = ""
+    session: aiohttp.ClientSession,
+    url: str,
+    body: dict[str, Any],
+    request_id: str = "",
+    key: str = "",
 ) -> Transcript:
     """Send the request and read its answer to the end.
 
     Errors of the connection and of the answer's format do not raise: `Transcript.read_error` has
     them.
     """
-    headers = {"x-request-id": request_id} if request_id else {}
+    headers = {**({"x-request-id": request_id} if request_id else {}), **authorization(key)}
     transcript = Transcript(request_id, start_s=time.monotonic())
     try:
         async with session.post(url, json=body, headers=headers) as response:

@@ -8,6 +8,7 @@ import socket
 import time
 from typing import Any
 
+from chaos.authorization import authorization
 from chaos.event_stream import EventStreamReader
 from chaos.transcript import Transcript
 
@@ -20,9 +21,12 @@ some 200 KB that the client has not read, instead of 3 MB."""
 class SlowReader:
     """One stream. Call `send`, then `read` once."""
 
-    def __init__(self, url: str, path: str, body: dict[str, Any], request_id: str) -> None:
-        """`url` is that of the gateway, without a path."""
+    def __init__(
+        self, url: str, path: str, body: dict[str, Any], request_id: str, key: str = ""
+    ) -> None:
+        """`url` is that of the gateway, without a path; `key` is an API key."""
         self.request_id = request_id
+        self._headers = authorization(key)
         self._path = path
         self._body = body
         self._address = url.removeprefix("http://").split(":")
@@ -37,10 +41,11 @@ class SlowReader:
         host, port = self._address
         await loop.sock_connect(self._socket, (host, int(port)))
         body = json.dumps(self._body).encode()
+        own = "".join(f"{name}: {value}\r\n" for name, value in self._headers.items())
         head = (
             f"POST {self._path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n"
             f"content-type: application/json\r\nx-request-id: {self.request_id}\r\n"
-            f"content-length: {len(body)}\r\n\r\n"
+            f"{own}content-length: {len(body)}\r\n\r\n"
         )
         await loop.sock_sendall(self._socket, head.encode() + body)
 
