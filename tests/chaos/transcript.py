@@ -46,6 +46,8 @@ class Transcript:
     error: dict[str, Any] | None = None
     is_done: bool = False
     num_done: int = 0
+    num_after_done: int = 0
+    """Events after `[DONE]`, which clients do not read."""
     stream_ids: set[str] = field(default_factory=set)
     """Values of `id` in the chunks; must be one."""
     num_roles: int = 0
@@ -83,6 +85,8 @@ class Transcript:
             errors.append(f"finish reasons {self.finish_reasons}")
         if self.num_done > 1:
             errors.append(f"[DONE] {self.num_done} times")
+        if self.num_after_done:
+            errors.append(f"{self.num_after_done} events after [DONE]")
         if len(self.stream_ids) > 1:
             errors.append(f"several ids in one stream: {sorted(self.stream_ids)}")
         if self.num_roles > 1:
@@ -98,6 +102,9 @@ class Transcript:
         if event.data == b"[DONE]":
             self.is_done = True
             self.num_done += 1
+            return
+        if self.is_done:
+            self.num_after_done += 1
             return
         chunk = json.loads(event.data)
         if "sequence_number" in chunk:
