@@ -78,7 +78,7 @@ class App:
             },
             "/version": {"GET": ("", self._show_version)},
             "/tokenize": {"POST": ("", self._tokenize)},
-            "/detokenize": {"POST": ("", self._detokenize)},
+            "/detokenize": {"POST": ("detokenize", self._detokenize)},
             "/mock_vllm/requests": {"GET": ("", self._show_requests)},
             "/mock_vllm/faults": {
                 "GET": ("", self._show_faults),

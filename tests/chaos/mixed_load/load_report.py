@@ -11,7 +11,7 @@ from chaos.attempt_log import FailedAttempt, read_failed_attempts
 from chaos.fleet import Fleet
 from chaos.mixed_load.stream_kinds import MAX_STRUCK
 from chaos.mixed_load.stream_load import LoadedStream
-from chaos.mixed_load.strikes import Attempt, Strike, read_attempts, struck_attempts
+from chaos.mixed_load.strikes import Attempt, Strike, count_struck, read_attempts, struck_attempts
 from chaos.transcript import Ending, Transcript
 
 _CONTINUED_STEPS = ("continue_elsewhere", "closed")
@@ -58,26 +58,21 @@ def find_stream_errors(
     attempts, failed = read_attempts(fleet), read_failed_attempts(fleet.gateway.log)
     errors = []
     for stream in streams:
-        own = attempts.get(stream.transcript.request_id, ())
+        request_id = stream.transcript.request_id
+        own, own_failed = attempts.get(request_id, ()), failed.get(request_id, ())
         struck = struck_attempts(own, strikes, stream.ended_s)
         found = stream.kind.errors_in(
             stream.request,
             stream.transcript,
             [attempt.record for attempt in own],
-            num_struck=len(struck),
+            num_struck=count_struck(own, own_failed, strikes, stream.begun_s, stream.ended_s),
         )
         path = [
             f"r{one.replica} [{_style_of(fleet, one)}]" + ("!" if one in struck else "")
             for one in own
         ]
-        steps = [
-            f"{one.replica}: {one.outcome}; {one.step}, {one.reason}"
-            for one in failed.get(stream.transcript.request_id, ())
-        ]
-        errors += [
-            StreamError(stream.transcript.request_id, stream.kind_name, path, steps, error)
-            for error in found
-        ]
+        steps = [f"{one.replica}: {one.outcome}; {one.step}, {one.reason}" for one in own_failed]
+        errors += [StreamError(request_id, stream.kind_name, path, steps, error) for error in found]
     return errors
 
 
@@ -88,11 +83,10 @@ def count_by_kind(
     failed, attempts = read_failed_attempts(fleet.gateway.log), read_attempts(fleet)
     counts: defaultdict[str, KindCounts] = defaultdict(KindCounts)
     for stream in streams:
-        request_id = stream.transcript.request_id
-        struck = struck_attempts(attempts.get(request_id, ()), strikes, stream.ended_s)
-        note_stream(
-            counts[stream.kind_name], stream.transcript, failed.get(request_id, ()), len(struck)
-        )
+        own = attempts.get(stream.transcript.request_id, ())
+        own_failed = failed.get(stream.transcript.request_id, ())
+        num_struck = count_struck(own, own_failed, strikes, stream.begun_s, stream.ended_s)
+        note_stream(counts[stream.kind_name], stream.transcript, own_failed, num_struck)
     return {name: asdict(counts[name]) for name in sorted(counts)}
 
 

@@ -49,6 +49,9 @@ class StreamKind:
         `num_struck`: how many replicas failed while it ran on them.
         """
         max_struck = MAX_STRUCK if self.is_continuable else 1
+        is_lost = num_struck >= MAX_STRUCK and not transcript.has_first_token
+        if is_lost and transcript.ending in (Ending.REFUSED, Ending.ERROR_EVENT):
+            return []
         if transcript.ending is Ending.ERROR_EVENT:
             if not transcript.has_first_token:
                 return [f"lost before its first token: {transcript.error}"]

@@ -47,6 +47,10 @@ class LoadedStream:
     """When its client had the end; seconds since the epoch, as in the replicas' records."""
 
     @property
+    def begun_s(self) -> float:
+        return self.ended_s - (self.transcript.end_s - self.transcript.start_s)
+
+    @property
     def kind_name(self) -> str:
         return f"{self.kind.name}, read slowly" if self.is_slow else self.kind.name
 

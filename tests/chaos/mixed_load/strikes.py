@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from chaos.attempt_log import FailedAttempt
 from chaos.fleet import Fleet
 from paceline.mock_vllm import RequestRecord, read_request_log
 
 _SLACK_S = 1.0
 """Between a signal and the times that processes on a busy machine note for the same moment."""
+
+
+_NOT_REACHED = ("unreachable", "not_sent")
+"""Outcomes of attempts that reached no engine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +60,32 @@ def struck_attempts(
     replica notes when it runs again that a request began or was ended.
     """
     return [attempt for attempt in attempts if _is_struck(attempt, strikes, ended_s)]
+
+
+def count_struck(
+    attempts: Sequence[Attempt],
+    failed: Sequence[FailedAttempt],
+    strikes: Sequence[Strike],
+    begun_s: float,
+    ended_s: float,
+) -> int:
+    """How many replicas failed under a stream.
+
+    A replica may have failed before it noted the request: then the gateway's log has the attempt.
+    """
+    num_noted = Counter(attempt.replica for attempt in attempts)
+    num_failed = Counter(
+        int(one.replica.removeprefix("r")) for one in failed if one.outcome not in _NOT_REACHED
+    )
+    struck = {
+        strike.replica
+        for strike in strikes
+        if strike.start_s - _SLACK_S <= ended_s and begun_s <= strike.end_s + _SLACK_S
+    }
+    num_unnoted = sum(
+        max(0, num_failed[replica] - num_noted[replica]) for replica in struck & set(num_failed)
+    )
+    return len(struck_attempts(attempts, strikes, ended_s)) + num_unnoted
 
 
 def _is_struck(attempt: Attempt, strikes: Sequence[Strike], ended_s: float) -> bool:

@@ -72,7 +72,9 @@ def test_what_cannot_be_continued_may_end_with_an_error_if_its_replica_was_struc
     assert errors(kind, request, beginning, num_struck=1) == []
     (unexplained,) = errors(kind, request, beginning)
     assert "although 0 replicas failed under it" in unexplained
-    assert errors(kind, request, failed(request, ""), num_struck=1)
+    lost = failed(request, "")
+    assert errors(kind, request, lost, num_struck=1)
+    assert errors(kind, request, lost, num_struck=2) == []
     changed = failed(request, "x" + request.answer.text[:9])
     assert errors(kind, request, changed, num_struck=1)
 
@@ -92,7 +94,9 @@ def test_a_stream_that_lost_two_replicas_may_end_with_an_error_after_a_right_beg
 
     assert kind.errors_in(request, failed(request, text[:9]), records, num_struck=1)
     assert errors_beyond(text[:9], records) == []
-    assert errors_beyond("", records)
+    lost = failed(request, "")
+    assert kind.errors_in(request, lost, records, num_struck=1)
+    assert errors_beyond("", records) == []
     assert errors_beyond("x" + text[:9], records)
     if name == "sampled":
         wrong = [record(request, (1, 2), seed=request.body["seed"])]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from chaos.mixed_load.strikes import Attempt, Strike, struck_attempts
+from chaos.attempt_log import FailedAttempt
+from chaos.mixed_load.strikes import Attempt, Strike, count_struck, struck_attempts
 from paceline.mock_vllm import RequestRecord
 
 STRIKE = Strike(0, "SIGKILL", 100.0, 102.0)
@@ -44,3 +45,21 @@ def test_every_struck_attempt_counts() -> None:
     attempts = [attempt(1, 103), attempt(0, 102.5, "aborted", 102.5)]
     strikes = [STRIKE, Strike(1, "SIGSTOP", 104.0, 110.0)]
     assert struck_attempts(attempts, strikes, 106) == attempts
+
+
+@pytest.mark.parametrize(
+    ("replica", "outcome", "ended_s", "num_struck"),
+    [
+        ("r0", "broken", 110, 1),
+        ("r1", "broken", 110, 0),
+        ("r0", "broken", 95, 0),
+        ("r0", "unreachable", 110, 0),
+    ],
+)
+def test_a_replica_may_fail_before_it_notes_the_request(
+    replica: str, outcome: str, ended_s: float, num_struck: int
+) -> None:
+    failed = [FailedAttempt(replica, outcome, "", "retry_elsewhere", "")]
+    assert count_struck([], failed, [STRIKE], 90, ended_s) == num_struck
+    noted = [attempt(0, 90)]
+    assert count_struck(noted, failed, [STRIKE], 90, 110) == 1

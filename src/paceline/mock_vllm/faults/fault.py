@@ -67,7 +67,7 @@ SERVER_KINDS = frozenset(
 SAMPLING_KINDS = frozenset(FaultKind(kind.value) for kind in DefectKind)
 """Faults of the sampler: the answer is complete and its tokens are wrong."""
 _KINDS_WITH_DURATION = SERVER_KINDS - {FaultKind.DIE} | {FaultKind.STALL}
-_ROUTES = ("generate", "health", "models", "metrics", "any")
+_ROUTES = ("generate", "detokenize", "health", "models", "metrics", "any")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Fault:
 
     kind: FaultKind
     route: str = "generate"
-    """generate (chat and text completions), health, models, metrics or any."""
+    """generate (chat and text completions), detokenize, health, models, metrics or any."""
     after_tokens: int | None = None
     """Inject the fault once this many tokens of an answer have been sent; 0: after the head of the
     response, before the first token. None: when the request arrives."""
