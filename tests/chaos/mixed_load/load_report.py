@@ -71,7 +71,10 @@ def find_stream_errors(
             f"r{one.replica} [{_style_of(fleet, one)}]" + ("!" if one in struck else "")
             for one in own
         ]
-        steps = [f"{one.replica}: {one.outcome}; {one.step}, {one.reason}" for one in own_failed]
+        steps = [
+            f"{one.replica}: {one.outcome}: {one.detail}; {one.step}, {one.reason}"
+            for one in own_failed
+        ]
         errors += [StreamError(request_id, stream.kind_name, path, steps, error) for error in found]
     return errors
 

@@ -14,7 +14,7 @@ import aiohttp
 from chaos.expected_requests import CHAT
 from chaos.fleet import MODEL, Fleet
 from chaos.transcript import Ending, Transcript, send_request
-from paceline.mock_vllm import encode_chat, expected_answer
+from paceline.mock_vllm import Answer, encode_chat, expected_answer
 
 REFUSED, BROKEN = "POISON", "VENOM"
 """Words of prompts: the engine answers with a 500, or with an error after some tokens."""
@@ -26,7 +26,7 @@ NUM_SENDERS = 8
 _PERIOD_S = 0.3
 """Of each sender: some 25 requests/s in all."""
 _BROKEN_EVERY = 8
-_MAX_TOKENS = 200
+_MAX_TOKENS = 100
 """More than all attempts together send of an answer, three each."""
 _LAST_REQUESTS_S = 120.0
 _SERVER_ERRORS = range(500, 600)
@@ -60,10 +60,7 @@ def errors_in(word: str, number: int, transcript: Transcript) -> list[str]:
         return [] if is_right else [f"status {transcript.status}, {transcript.error}"]
     if transcript.ending is not Ending.ERROR_EVENT or word == REFUSED:
         return [f"{transcript.ending}: status {transcript.status}, {transcript.text[:40]!r}"]
-    whole = expected_answer(
-        encode_chat([("user", _content(word, number))], add_generation_prompt=True), _MAX_TOKENS
-    ).text
-    is_beginning = whole.startswith(transcript.text)
+    is_beginning = _whole_answer(number).text.startswith(transcript.text)
     return [] if is_beginning else [f"text {transcript.text!r} before the error"]
 
 
@@ -78,7 +75,7 @@ async def poisoning(
         number = sender
         while not is_over.is_set():
             begun_s = time.monotonic()
-            word = BROKEN if number // num_senders % _BROKEN_EVERY == 0 else REFUSED
+            word = _word(number, num_senders)
             request_id = f"{name}-{number}"
             transcript = await send_request(
                 session, fleet.gateway.url + CHAT, _body(word, number), request_id, key
@@ -98,6 +95,20 @@ async def poisoning(
             is_over.set()
             async with asyncio.timeout(_LAST_REQUESTS_S):
                 await asyncio.gather(*senders)
+
+
+def _word(number: int, num_senders: int) -> str:
+    """Most answers are refused at once; only long ones are broken, before they could be complete."""
+    is_broken = number // num_senders % _BROKEN_EVERY == 0
+    is_long = is_broken and len(_whole_answer(number).ids) == _MAX_TOKENS
+    return BROKEN if is_long else REFUSED
+
+
+def _whole_answer(number: int) -> Answer:
+    """The answer that an engine breaks off."""
+    content = _content(BROKEN, number)
+    prompt = encode_chat([("user", content)], add_generation_prompt=True)
+    return expected_answer(prompt, _MAX_TOKENS)
 
 
 def _content(word: str, number: int) -> str:

@@ -9,7 +9,7 @@ from chaos.transcript import Transcript
 from paceline.mock_vllm import encode_chat, expected_answer
 
 ERROR = {"message": "failed"}
-TEXT = expected_answer(encode_chat([("user", f"{BROKEN} 7")], add_generation_prompt=True), 200).text
+TEXT = expected_answer(encode_chat([("user", f"{BROKEN} 7")], add_generation_prompt=True), 100).text
 
 
 @pytest.mark.parametrize(
