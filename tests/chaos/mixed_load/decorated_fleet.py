@@ -23,6 +23,7 @@ REPLICA_STYLES = (
 )
 """Of the replicas in turn. The first is plain."""
 DETECTION: dict[str, Any] = {
+    "fleet": {"poll_timeout_s": 4.0},
     "failures": {"max_open_s": 1, "silence_s": 3.0, "first_silence_s": 4.0},
     "server": {"stall_timeout_s": 4.0},
 }

@@ -98,7 +98,7 @@ async def poisoning(
 
 
 def _word(number: int, num_senders: int) -> str:
-    """Most answers are refused at once; only long ones are broken, before they could be complete."""
+    """Most are refused at once; only long answers are broken, before they could be complete."""
     is_broken = number // num_senders % _BROKEN_EVERY == 0
     is_long = is_broken and len(_whole_answer(number).ids) == _MAX_TOKENS
     return BROKEN if is_long else REFUSED

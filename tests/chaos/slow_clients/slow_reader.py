@@ -27,6 +27,7 @@ class SlowReader:
         """`url` is that of the gateway, without a path; `key` is an API key."""
         self.request_id = request_id
         self._headers = authorization(key)
+        self._start_s = 0.0
         self._path = path
         self._body = body
         self._address = url.removeprefix("http://").split(":")
@@ -37,7 +38,7 @@ class SlowReader:
 
     async def send(self) -> None:
         """Send the request; nothing is read."""
-        loop = asyncio.get_running_loop()
+        loop, self._start_s = asyncio.get_running_loop(), time.monotonic()
         host, port = self._address
         await loop.sock_connect(self._socket, (host, int(port)))
         body = json.dumps(self._body).encode()
@@ -52,7 +53,7 @@ class SlowReader:
     async def read(self, bytes_per_read: int) -> Transcript:
         """Read the answer to its end, at most this many bytes at a time; closes the connection."""
         loop = asyncio.get_running_loop()
-        transcript = Transcript(self.request_id, start_s=time.monotonic())
+        transcript = Transcript(self.request_id, start_s=self._start_s)
         data = bytearray()
         try:
             while part := await loop.sock_recv(self._socket, bytes_per_read):
