@@ -1,9 +1,14 @@
 r"""Compare the gateways of two checkouts: CPU time per request and per chunk, TTFT, gaps.
 
 Both gateways and a second copy of the first one are up at the same time, in front of the same mock
-replicas, and take turns every few seconds. The two copies of the same checkout show the noise. Two
-loads, one of short answers and one of long streams, separate the cost of a request from that of a
-chunk: cpu_s = requests * per_request + chunks * per_chunk.
+replicas, and take turns every few seconds, with the replicas without a gateway as fourth. The two
+copies of the same checkout show the noise. Two loads, one of short answers and one of long streams,
+separate the cost of a request from that of a chunk: cpu_s = requests * per_request + chunks *
+per_chunk. `added_ttft_p50_short` is what a gateway adds to the replicas' own time.
+
+Each figure is the median of its ratios in all repeats, with an interval that holds the true median
+in 95 % of such measurements. A figure is within the limit if its whole interval is, above it if
+none of it is, and undecided otherwise.
 
     python benchmarks/gateway/compare_checkouts.py --before ../before --before-commit 9aa0e42 \
         --after-commit HEAD --results benchmarks/results
@@ -13,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import math
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -26,7 +32,7 @@ import uvloop
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from benchmarks.gateway.arms import MODEL, PACELINE, Replicas, gateway_plan, replica_plan
+from benchmarks.gateway.arms import DIRECT, MODEL, PACELINE, Replicas, gateway_plan, replica_plan
 from benchmarks.gateway.load import Shape, keep_open
 from benchmarks.gateway.records import percentiles
 from benchmarks.gateway.running import pool_of, scheduling, undisturbed, wait_until_idle
@@ -35,7 +41,9 @@ from benchmarks.servers import Server, cpu_time_s, running_server
 from paceline.bench.results.environment import describe_environment
 
 BEFORE, AFTER, BEFORE_AGAIN = "before", "after", "before again"
-ARMS = (BEFORE, AFTER, BEFORE_AGAIN)
+ARMS = (BEFORE, AFTER, BEFORE_AGAIN, DIRECT)
+MAX_RATIO = 1.02
+"""A change may cost 2 % of latency and of CPU time."""
 _ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -72,17 +80,22 @@ def main() -> None:
     result.write(document)
     print(result.path)
     for arm, found in document["ratios"].items():
-        for name, ratio in found.items():
-            print(f"{arm:13s} {name:20s} {ratio}")
+        for name, one in found.items():
+            print(f"{arm:13s} {name:21s} {verdict(one):9s} {one}")
 
 
 def ratios(runs: Sequence[Mapping[str, Any]], arm: str) -> dict[str, dict[str, float]]:
-    """The arm's figures over those of `BEFORE` in the same repeat: median, lowest, highest."""
+    """The arm's figures over those of `BEFORE` in the same repeat: median, interval of the median,
+    lowest, highest."""
     by_repeat: dict[int, dict[str, dict[str, float]]] = {}
     for repeat in sorted({run["repeat"] for run in runs}):
-        for each in ARMS:
-            own = {r["load"]: r for r in runs if r["repeat"] == repeat and r["arm"] == each}
-            by_repeat.setdefault(repeat, {})[each] = _figures(own)
+        of_arm = {
+            each: {r["load"]: r for r in runs if r["repeat"] == repeat and r["arm"] == each}
+            for each in ARMS
+        }
+        direct_ms = of_arm[DIRECT]["short"]["ttft_ms"]["p50"]
+        for each in (BEFORE, arm):
+            by_repeat.setdefault(repeat, {})[each] = _figures(of_arm[each], direct_ms)
     names = by_repeat[min(by_repeat)][BEFORE]
     found = {
         name: [one[arm][name] / one[BEFORE][name] for one in by_repeat.values()] for name in names
@@ -90,6 +103,7 @@ def ratios(runs: Sequence[Mapping[str, Any]], arm: str) -> dict[str, dict[str, f
     return {
         name: {
             "median": round(median(values), 4),
+            **dict(zip(("low", "high"), interval_of_median(values), strict=True)),
             "lowest": round(min(values), 4),
             "highest": round(max(values), 4),
         }
@@ -97,7 +111,30 @@ def ratios(runs: Sequence[Mapping[str, Any]], arm: str) -> dict[str, dict[str, f
     }
 
 
-def _figures(by_load: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
+def interval_of_median(values: Sequence[float]) -> tuple[float, float]:
+    """Two of the values, between which the true median lies in at least 95 % of all samples; the
+    extremes, where these are too few for that.
+
+    Each value is below the median with probability 1/2, so the ranks are those of a binomial
+    distribution; no assumption about the form of the spread.
+    """
+    ordered, num = sorted(values), len(values)
+    rank, below = 0, 0.0
+    while rank < (num - 1) // 2 and below + math.comb(num, rank) / 2**num <= 0.025:
+        below += math.comb(num, rank) / 2**num
+        rank += 1
+    rank = max(rank - 1, 0)
+    return round(ordered[rank], 4), round(ordered[num - 1 - rank], 4)
+
+
+def verdict(ratio: Mapping[str, float]) -> str:
+    """Whether a ratio with its interval is within `MAX_RATIO`."""
+    if ratio["high"] <= MAX_RATIO:
+        return "within"
+    return "above" if ratio["low"] > MAX_RATIO else "undecided"
+
+
+def _figures(by_load: Mapping[str, Mapping[str, Any]], direct_ms: float) -> dict[str, float]:
     counts = np.array([[by_load[n]["num_requests"], by_load[n]["num_chunks"]] for n in by_load])
     cpu_s = np.array([by_load[name]["cpu_s"] for name in by_load])
     per_request_s, per_chunk_s = np.linalg.solve(counts, cpu_s)
@@ -106,7 +143,10 @@ def _figures(by_load: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
         "cpu_per_chunk": float(per_chunk_s),
         **{f"cpu_{name}": run["cpu_s"] / run["num_chunks"] for name, run in by_load.items()},
         "ttft_p50_short": by_load["short"]["ttft_ms"]["p50"],
+        "ttft_p90_short": by_load["short"]["ttft_ms"]["p90"],
+        "added_ttft_p50_short": by_load["short"]["ttft_ms"]["p50"] - direct_ms,
         "gaps_p50_long": by_load["long"]["gaps_ms"]["p50"],
+        "gaps_p99_long": by_load["long"]["gaps_ms"]["p99"],
     }
 
 
@@ -128,15 +168,17 @@ def _measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
             gateways[name] = start(
                 name, {**plan, "env": {"PYTHONPATH": str(Path(checkout).resolve() / "src")}}
             )
-        for name in gateways:  # warm-up: first uses are slow
+        for gateway in gateways.values():  # warm-up: first uses are slow
             for load in LOADS:
-                _run(load, gateways[name], engines, seed=99, duration_s=1.0)
+                _run(load, gateway, engines, seed=99, duration_s=1.0)
         for repeat in range(arguments.repeats):
             for load in LOADS:
                 shift = repeat % len(ARMS)
                 for arm in ARMS[shift:] + ARMS[:shift]:
                     measured = _run(
-                        load, gateways[arm], engines, seed=repeat, duration_s=arguments.seconds
+                        *(load, gateways.get(arm), engines),
+                        seed=repeat,
+                        duration_s=arguments.seconds,
                     )
                     runs.append({"repeat": repeat, "load": load.name, "arm": arm, **measured})
                     print(runs[-1], flush=True)
@@ -144,21 +186,25 @@ def _measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def _run(
-    load: Load, gateway: Server, engines: Sequence[Server], *, seed: int, duration_s: float
+    load: Load, gateway: Server | None, engines: Sequence[Server], *, seed: int, duration_s: float
 ) -> dict[str, Any]:
+    """One turn; without a gateway, the requests go to the replicas in turn."""
     marks: list[float] = []
+
+    def mark() -> None:
+        marks.append(0.0 if gateway is None else cpu_time_s(gateway))
 
     async def run() -> dict[str, Any]:
         exchanges, warm_s = await keep_open(
-            [pool_of(gateway)],
+            [pool_of(gateway)] if gateway is not None else list(map(pool_of, engines)),
             Shape(MODEL, 60, load.num_tokens, load.num_tokens),
             seed,
             num_streams=load.num_streams,
             spread_s=min(load.num_tokens * TPOT_MS / 1000, 2.0),
             duration_s=duration_s,
-            on_warm=lambda: marks.append(cpu_time_s(gateway)),
+            on_warm=mark,
         )
-        marks.append(cpu_time_s(gateway))
+        mark()
         begun = [one for one in exchanges if one.sent_s >= warm_s and one.arrivals_s]
         gaps = [
             1000 * (later - earlier)

@@ -12,6 +12,7 @@ from typing import Any
 import aiohttp
 
 from chaos.fleet import MODEL, Fleet
+from chaos.text_difference import describe_difference
 from chaos.transcript import Ending, Transcript, send_request
 from paceline.mock_vllm import (
     Answer,
@@ -44,8 +45,8 @@ class ExpectedRequest:
                 f"{transcript.read_error}"
             ]
         errors = transcript.format_errors()
-        if transcript.text != self.answer.text:
-            errors.append(f"text {transcript.text!r} instead of {self.answer.text!r}")
+        if difference := describe_difference(transcript.text, self.answer.text):
+            errors.append(f"text {difference}")
         if transcript.finish_reasons != [self.answer.finish_reason]:
             errors.append(f"finish reasons {transcript.finish_reasons}")
         expected_ids, ids = list(self.answer.ids), transcript.ids
@@ -131,7 +132,11 @@ async def send_all(
         return await asyncio.gather(
             *(
                 send_request(
-                    session, fleet.gateway.url + request.path, request.body, f"{name}-{index}"
+                    session,
+                    fleet.gateway.url + request.path,
+                    request.body,
+                    f"{name}-{index}",
+                    fleet.key,
                 )
                 for index, request in enumerate(requests)
             )

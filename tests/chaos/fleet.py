@@ -11,13 +11,14 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import httpx
 import psutil
 
+from chaos.authorization import authorization
 from chaos.gateway_process import HTTP, GatewayProcess, start_gateway
 from paceline.mock_vllm import RequestRecord, SpawnedMockVllm, read_request_log, spawn_mock_vllm
 
@@ -44,6 +45,12 @@ class Fleet:
     gateway: GatewayProcess
     mock_vllms: list[SpawnedMockVllm]
     request_logs: list[Path]
+    key: str = ""
+    """The API key of the test's requests; empty where keys are off."""
+    keys: dict[str, str] = field(default_factory=dict)
+    """The keys of all tenants."""
+    styles: list[str] = field(default_factory=list)
+    """How the replicas write their answers; empty where all do so as vLLM does."""
 
     def add_fault(self, replica: int, **fault: Any) -> None:
         """Add a fault to a replica; the fields are those of `paceline.mock_vllm.Fault`."""
@@ -89,7 +96,8 @@ class Fleet:
 
     def _send_small_request(self, number: int) -> None:
         body = {"model": MODEL, "prompt": f"try {number}", "max_tokens": 8}
-        HTTP.post(f"{self.gateway.url}/v1/completions", json=body, timeout=60)
+        headers = authorization(self.key)
+        HTTP.post(f"{self.gateway.url}/v1/completions", json=body, headers=headers, timeout=60)
 
     def records(self) -> list[RequestRecord]:
         """The records of all replicas, of all processes of each."""
@@ -152,10 +160,13 @@ def running_fleet(
     *flags: str,
     config: dict[str, Any] | None = None,
     keeps_request_log: bool = True,
+    replica_flags: Sequence[Sequence[str]] = (),
+    key: str = "",
 ) -> Iterator[Fleet]:
     """Start replicas with these flags and a gateway with this configuration; waits until ready.
 
-    Without `keeps_request_log`, replicas keep their last 20,000 records in memory only.
+    `replica_flags` are further flags of each replica. `key` is needed where the configuration has
+    keys. Without `keeps_request_log`, replicas keep their last 20,000 records in memory only.
     """
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="chaos-")))
@@ -166,9 +177,12 @@ def running_fleet(
                     *("--model", MODEL, "--max-model-len", str(MAX_MODEL_LEN)),
                     *(("--request-log", str(request_log)) if keeps_request_log else ()),
                     *flags,
+                    *own_flags,
                 )
             )
-            for request_log in request_logs
+            for request_log, own_flags in zip(
+                request_logs, replica_flags or [()] * num_replicas, strict=True
+            )
         ]
         replicas = [
             {"url": mock_vllm.url, "name": f"r{index}"}
@@ -177,7 +191,7 @@ def running_fleet(
         merged = {**_merged(FAST_DETECTION, config or {}), "replicas": replicas}
         gateway = stack.enter_context(start_gateway(folder, merged, "--replicas", "0"))
         gateway.wait_ready(num_replicas, within_s=60)
-        yield Fleet(gateway, mock_vllms, request_logs)
+        yield Fleet(gateway, mock_vllms, request_logs, key)
 
 
 def _merged(config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:

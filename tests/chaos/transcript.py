@@ -15,6 +15,9 @@ from typing import Any
 
 import aiohttp
 
+from chaos.authorization import authorization
+from chaos.event_stream import Event, EventStreamReader
+
 
 class Ending(StrEnum):
     COMPLETED = "completed"
@@ -43,6 +46,8 @@ class Transcript:
     error: dict[str, Any] | None = None
     is_done: bool = False
     num_done: int = 0
+    num_after_done: int = 0
+    """Events after `[DONE]`, which clients do not read."""
     stream_ids: set[str] = field(default_factory=set)
     """Values of `id` in the chunks; must be one."""
     num_roles: int = 0
@@ -80,6 +85,8 @@ class Transcript:
             errors.append(f"finish reasons {self.finish_reasons}")
         if self.num_done > 1:
             errors.append(f"[DONE] {self.num_done} times")
+        if self.num_after_done:
+            errors.append(f"{self.num_after_done} events after [DONE]")
         if len(self.stream_ids) > 1:
             errors.append(f"several ids in one stream: {sorted(self.stream_ids)}")
         if self.num_roles > 1:
@@ -90,19 +97,22 @@ class Transcript:
             errors.append(f"sequence numbers {self.sequence_numbers}")
         return errors
 
-    def note_line(self, line: bytes) -> None:
-        """Take in one line of an event stream."""
-        if not line.startswith(b"data: "):
-            return
-        if line == b"data: [DONE]":
+    def note_event(self, event: Event) -> None:
+        """Take in one event of a stream."""
+        if event.data == b"[DONE]":
             self.is_done = True
             self.num_done += 1
             return
-        chunk = json.loads(line[6:])
+        if self.is_done:
+            self.num_after_done += 1
+            return
+        chunk = json.loads(event.data)
         if "sequence_number" in chunk:
             self._note_response_event(chunk)
         elif "error" in chunk:
             self.error = chunk["error"]
+        elif chunk.get("object") == "error" or event.name == "error":
+            self.error = chunk
         else:
             self.note_chunk(chunk)
 
@@ -141,14 +151,18 @@ class Transcript:
 
 
 async def send_request(
-    session: aiohttp.ClientSession, url: str, body: dict[str, Any], request_id: str = ""
+    session: aiohttp.ClientSession,
+    url: str,
+    body: dict[str, Any],
+    request_id: str = "",
+    key: str = "",
 ) -> Transcript:
     """Send the request and read its answer to the end.
 
     Errors of the connection and of the answer's format do not raise: `Transcript.read_error` has
     them.
     """
-    headers = {"x-request-id": request_id} if request_id else {}
+    headers = {**({"x-request-id": request_id} if request_id else {}), **authorization(key)}
     transcript = Transcript(request_id, start_s=time.monotonic())
     try:
         async with session.post(url, json=body, headers=headers) as response:
@@ -158,26 +172,26 @@ async def send_request(
                 await _read_stream(response, transcript)
             else:
                 answer = await response.json()
-                transcript.error = answer.get("error")
+                is_error = answer.get("object") == "error"
+                transcript.error = answer if is_error else answer.get("error")
                 if transcript.error is None:
                     transcript.note_chunk(answer)
                     transcript.is_done = True
-    except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+    except (aiohttp.ClientError, OSError, TimeoutError, ValueError, KeyError) as error:
         transcript.read_error = repr(error)
     transcript.end_s = time.monotonic()
     return transcript
 
 
 async def _read_stream(response: aiohttp.ClientResponse, transcript: Transcript) -> None:
-    rest, last_s = b"", time.monotonic()
+    reader, last_s = EventStreamReader(), time.monotonic()
     async for data in response.content.iter_any():
         now_s = time.monotonic()
         transcript.longest_silence_s = max(transcript.longest_silence_s, now_s - last_s)
         last_s = now_s
-        *lines, rest = (rest + data).split(b"\n")
-        for line in lines:
-            transcript.note_line(line.rstrip(b"\r"))
+        for event in reader.feed(data):
+            transcript.note_event(event)
             if transcript.first_token_s is None and transcript.has_first_token:
                 transcript.first_token_s = now_s
-    if rest:
-        transcript.read_error = f"{len(rest)} bytes after the last line"
+    if reader.num_rest_bytes:
+        transcript.read_error = f"{reader.num_rest_bytes} bytes after the last event"

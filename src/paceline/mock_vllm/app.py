@@ -7,11 +7,14 @@ scripted speculation /admin/governor.
 from __future__ import annotations
 
 import random
+import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 
+from paceline.mock_vllm.answer_style import AnswerStyle
 from paceline.mock_vllm.engine.engine_runner import EngineRunner
 from paceline.mock_vllm.engine.metrics import CONTENT_TYPE, EngineMetrics
 from paceline.mock_vllm.faults.answer_faults import inject_into_whole_answer
@@ -35,7 +38,7 @@ from paceline.mock_vllm.http.response_format import (
 )
 from paceline.mock_vllm.http.responses import parse_response
 from paceline.mock_vllm.http.wire import Exchange
-from paceline.mock_vllm.model.vocabulary import TOKEN_BYTES, VOCABULARY_SIZE, decode
+from paceline.mock_vllm.model.vocabulary import TOKEN_BYTES, VOCABULARY_SIZE, decode, pack_ids
 from paceline.mock_vllm.request_log import RequestLog
 from paceline.mock_vllm.settings import MockVllmSettings
 
@@ -75,7 +78,7 @@ class App:
             },
             "/version": {"GET": ("", self._show_version)},
             "/tokenize": {"POST": ("", self._tokenize)},
-            "/detokenize": {"POST": ("", self._detokenize)},
+            "/detokenize": {"POST": ("detokenize", self._detokenize)},
             "/mock_vllm/requests": {"GET": ("", self._show_requests)},
             "/mock_vllm/faults": {
                 "GET": ("", self._show_faults),
@@ -203,6 +206,10 @@ class App:
         else:
             is_chat = exchange.path == "/v1/chat/completions"
             request = parse_request(body, self._settings, is_chat=is_chat, drawn_seed=seed)
+        if AnswerStyle.UNSTREAMED in self._settings.answer_style:
+            request = replace(request, stream=False)
+        style_seed = zlib.crc32(pack_ids(request.prompts[0]), self._settings.seed)
+        exchange.set_styles(self._settings.answer_style, style_seed)
         request, faults = with_sampling_faults(request, self._book)
         request_id = exchange.headers.get("x-request-id", "")
         answer_id = make_answer_id(request, request_id)

@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 import uvloop
 
+from paceline.mock_vllm.answer_style import AnswerStyle, read_styles
 from paceline.mock_vllm.faults.fault_script import load_faults
 from paceline.mock_vllm.model.speculation import Speculation, read_speculative_config
 from paceline.mock_vllm.server import MockVllm, exit_process
@@ -26,6 +27,15 @@ def _parse_counts(
         return tuple(int(part) for part in value.split(","))
     except ValueError:
         raise click.BadParameter(f"must be integers such as 1 or 1,3,2; got {value}") from None
+
+
+def _parse_styles(
+    context: click.Context, parameter: click.Parameter, value: str
+) -> frozenset[AnswerStyle]:
+    try:
+        return read_styles(value.split(",") if value else ())
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 def _parse_speculation(
@@ -96,6 +106,13 @@ def _parse_speculation(
     is_flag=True,
     help="Refuse min_p and logit_bias, as vLLM does with speculative decoding.",
 )
+@click.option(
+    "--answer-style",
+    default="",
+    callback=_parse_styles,
+    help="How answers are written, as by other servers and by proxies: a list such as id,crlf,cut "
+    f"of {', '.join(AnswerStyle)}.",
+)
 @click.option("--api-key", default="", help="Bearer token required under /v1; empty requires none.")
 @click.option(
     "--eos-every-tokens",
@@ -136,6 +153,7 @@ def mock_vllm(
     draft_ms: float,
     verify_ms: float,
     speculates: bool,
+    answer_style: frozenset[AnswerStyle],
     api_key: str,
     eos_every_tokens: int,
     num_kv_blocks: int,
@@ -170,6 +188,7 @@ def mock_vllm(
             draft_ms=draft_ms,
             verify_ms=verify_ms,
             speculates=speculates,
+            answer_style=answer_style,
             api_key=api_key,
             eos_every_tokens=eos_every_tokens,
             num_kv_blocks=num_kv_blocks,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from paceline.mock_vllm.answer_style import AnswerStyle, read_styles
 from paceline.mock_vllm.model.answer import DEFAULT_EOS_EVERY_TOKENS
 from paceline.mock_vllm.model.speculation import Speculation
 
@@ -41,12 +42,15 @@ class MockVllmSettings:
     decoding."""
     eos_every_tokens: int = DEFAULT_EOS_EVERY_TOKENS
     """Average number of tokens before an answer ends with EOS; 0: it never does."""
+    answer_style: frozenset[AnswerStyle] = frozenset()
+    """How answers are written: as by other servers and by proxies."""
     api_key: str = ""
     """Bearer token required under /v1 and on some other paths; empty: none is required."""
     seed: int = 0
     """Seed of the random draws: seeds of sampling requests that name none, faults with a rate."""
 
     def __post_init__(self) -> None:
+        read_styles(self.answer_style)
         if not self.model:
             raise ValueError("model must not be empty: it is the name that requests must give.")
         for name in ("tpot_ms", "tpot_per_sequence_ms", "draft_ms", "verify_ms"):

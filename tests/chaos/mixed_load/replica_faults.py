@@ -4,70 +4,101 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from chaos.fleet import Fleet
-from paceline.mock_vllm import SpawnedMockVllm
+from chaos.mixed_load.strikes import Strike
 
-Inject = Callable[[SpawnedMockVllm], Awaitable[None]]
+Inject = Callable[[Fleet, int], Awaitable[bool]]
+"""Make the replica of this index fail and run again; returns whether the gateway noticed."""
 
 _PAUSE_S = (0.2, 0.6)
-_LIFE_S = 1.4
+_LIFE_S = 4.0
 """Least time between two faults in a half of the fleet, however fast the machine starts replicas:
-with shorter lives, streams meet the limits of continuation by chance."""
-_STOPPED_S = 2.0
-"""How long a stopped replica hangs: longer than a stream may be silent."""
+with shorter lives, most slow readers lose the two replicas that a stream may lose."""
 _READY_WITHIN_S = 60.0
+_NOTICED_WITHIN_S = 60.0
+_POLL_S = 0.05
 
 
-async def kill_replicas(fleet: Fleet, num_kills: int) -> int:
-    """SIGKILL; the replica starts again at once. Returns the number of kills."""
+async def kill_replicas(
+    fleet: Fleet,
+    num_kills: int,
+    on_strike: Callable[[Strike], None] = lambda strike: None,
+    *,
+    seed: object = "",
+) -> list[Strike]:
+    """SIGKILL; the replica starts again at once. `on_strike` is called after each kill."""
 
-    async def kill(victim: SpawnedMockVllm) -> None:
+    async def kill(fleet: Fleet, index: int) -> bool:
+        victim = fleet.mock_vllms[index]
         await asyncio.to_thread(victim.kill)
         await asyncio.to_thread(victim.start)
+        return True
 
-    return await _in_both_halves(fleet, num_kills, kill)
+    return await _in_both_halves(fleet, num_kills, "SIGKILL", kill, on_strike, seed)
 
 
-async def stop_replicas(fleet: Fleet, num_stops: int) -> int:
-    """SIGSTOP; the replica is resumed after 2 s. Returns the number of stops."""
+async def stop_replicas(
+    fleet: Fleet,
+    num_stops: int,
+    on_strike: Callable[[Strike], None] = lambda strike: None,
+    *,
+    seed: object = "",
+) -> list[Strike]:
+    """SIGSTOP until the gateway has noticed, then SIGCONT.
 
-    async def stop(victim: SpawnedMockVllm) -> None:
+    The replica is out of service then, and half of its requests or more are elsewhere. Those whose
+    clients read slowly stay until the clients read.
+    """
+
+    async def stop(fleet: Fleet, index: int) -> bool:
+        victim = fleet.mock_vllms[index]
+        before = await asyncio.to_thread(_state_of, fleet, index)
         victim.stop()
         try:
-            await asyncio.sleep(_STOPPED_S)
+            return await _is_noticed(fleet, index, before["in_flight"] // 2)
         finally:
             victim.resume()
 
-    return await _in_both_halves(fleet, num_stops, stop)
+    return await _in_both_halves(fleet, num_stops, "SIGSTOP", stop, on_strike, seed)
 
 
-async def _in_both_halves(fleet: Fleet, num_faults: int, inject: Inject) -> int:
-    """Inject faults in both halves of the fleet at the same time; returns their number.
+async def _in_both_halves(
+    fleet: Fleet,
+    num_faults: int,
+    signal: str,
+    inject: Inject,
+    on_strike: Callable[[Strike], None],
+    seed: object,
+) -> list[Strike]:
+    """Inject faults in both halves of the fleet at the same time.
 
     In each half, all replicas serve before the next one gets its fault.
     """
     middle, end = len(fleet.mock_vllms) // 2, len(fleet.mock_vllms)
+    strikes: list[Strike] = []
 
-    async def inject_in(indices: range, num_faults: int) -> int:
-        num_injected = 0
-        drawn = random.Random(indices.start)
+    async def inject_in(indices: range, num_faults: int) -> None:
+        drawn = random.Random(f"{seed}-{indices.start}")
         loop, struck_s = asyncio.get_running_loop(), -_LIFE_S
         for _ in range(num_faults):
             await asyncio.sleep(max(0.0, struck_s + _LIFE_S - loop.time()))
             await _wait_ready(fleet, {f"r{index}" for index in indices})
             await asyncio.sleep(drawn.uniform(*_PAUSE_S))
-            struck_s = loop.time()
-            await inject(fleet.mock_vllms[drawn.choice(indices)])
-            num_injected += 1
-        return num_injected
+            struck_s, start_s = loop.time(), time.time()
+            index = drawn.choice(indices)
+            is_noticed = await inject(fleet, index)
+            strikes.append(Strike(index, signal, start_s, time.time(), is_noticed))
+            on_strike(strikes[-1])
 
-    numbers = await asyncio.gather(
+    await asyncio.gather(
         inject_in(range(middle), num_faults // 2),
         inject_in(range(middle, end), num_faults - num_faults // 2),
     )
-    return sum(numbers)
+    return strikes
 
 
 async def _wait_ready(fleet: Fleet, names: set[str]) -> None:
@@ -76,4 +107,21 @@ async def _wait_ready(fleet: Fleet, names: set[str]) -> None:
             states = await asyncio.to_thread(fleet.gateway.replicas)
             if names <= {one["name"] for one in states if one["state"] == "ready"}:
                 return
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(_POLL_S)
+
+
+async def _is_noticed(fleet: Fleet, index: int, max_in_flight: int) -> bool:
+    """Wait until the replica is out of service and has no more requests than these; false if that
+    takes too long."""
+    deadline_s = time.monotonic() + _NOTICED_WITHIN_S
+    while time.monotonic() < deadline_s:
+        state = await asyncio.to_thread(_state_of, fleet, index)
+        if state["state"] != "ready" and state["in_flight"] <= max_in_flight:
+            return True
+        await asyncio.sleep(_POLL_S)
+    return False
+
+
+def _state_of(fleet: Fleet, index: int) -> dict[str, Any]:
+    (state,) = (one for one in fleet.gateway.replicas() if one["name"] == f"r{index}")
+    return state

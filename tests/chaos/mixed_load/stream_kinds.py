@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from chaos.expected_requests import CHAT, ExpectedRequest, expected_request
 from chaos.fleet import MODEL
+from chaos.text_difference import describe_difference
 from chaos.transcript import Ending, Transcript
 from paceline.mock_vllm import (
     RequestRecord,
@@ -18,6 +20,8 @@ from paceline.mock_vllm import (
 from paceline.mock_vllm.model.detokenizer import Detokenizer
 
 RESPONSES = "/v1/responses"
+MAX_STRUCK = 2
+"""A stream that lost this many replicas may be given up: its request may be what kills them."""
 _TOOL = {"type": "function", "function": {"name": "look_up", "parameters": {"type": "object"}}}
 _SCHEMA = {"type": "json_schema", "json_schema": {"name": "any", "schema": {"type": "object"}}}
 
@@ -38,22 +42,31 @@ class StreamKind:
         transcript: Transcript,
         records: Sequence[RequestRecord],
         *,
-        is_beyond_limit: bool = False,
+        num_struck: int = 0,
     ) -> list[str]:
         """What is wrong with the stream that the client received.
 
-        `is_beyond_limit`: more replicas failed under it than a stream is continued.
+        `num_struck`: how many replicas failed while it ran on them.
         """
-        may_be_given_up = is_beyond_limit or not self.is_continuable
-        if transcript.ending is Ending.ERROR_EVENT and may_be_given_up:
+        max_struck = MAX_STRUCK if self.is_continuable else 1
+        is_lost = num_struck >= MAX_STRUCK and not transcript.has_first_token
+        if is_lost and transcript.ending in (Ending.REFUSED, Ending.ERROR_EVENT):
+            return []
+        if transcript.ending is Ending.ERROR_EVENT:
             if not transcript.has_first_token:
                 return [f"lost before its first token: {transcript.error}"]
-            whole, errors = request.answer.text, list[str]()
-            if self.is_continuable and "seed" in request.body:
-                _, whole, errors = _sampled_answer(request, records)
-            if not whole.startswith(transcript.text):
-                errors.append(f"text {transcript.text!r} before the error")
-            return errors
+            errors = []
+            if num_struck < max_struck:
+                errors.append(
+                    f"ended with an error event although {num_struck} replicas failed under it: "
+                    f"{transcript.error}"
+                )
+            answers, found = _answers(request, records)
+            if not any(one.text.startswith(transcript.text) for one in answers):
+                beginning = answers[0].text[: len(transcript.text)] if answers else ""
+                text = describe_difference(transcript.text, beginning)
+                errors.append(f"before the error: text {text}")
+            return errors + found
         if "seed" in request.body and transcript.ending is Ending.COMPLETED:
             return [*transcript.format_errors(), *_sampled_errors(request, transcript, records)]
         return request.errors_in(transcript)
@@ -113,31 +126,64 @@ KINDS = (
 """The mock replicas answer requests with tools and with a JSON schema in plain text."""
 
 
+@dataclass(frozen=True, slots=True)
+class PossibleAnswer:
+    """What a client may have received, by the records of the replicas."""
+
+    ids: tuple[int, ...]
+    text: str
+
+
 def _sampled_errors(
     request: ExpectedRequest, transcript: Transcript, records: Sequence[RequestRecord]
 ) -> Iterable[str]:
-    ids, text, errors = _sampled_answer(request, records)
+    answers, errors = _answers(request, records)
     yield from errors
-    if transcript.text != text:
-        yield f"text {transcript.text!r} instead of {text!r}"
-    if transcript.usage is None or transcript.usage["completion_tokens"] != len(ids):
-        yield f"usage {transcript.usage} for {len(ids)} tokens"
+    if not answers:
+        return
+    right = [one for one in answers if one.text == transcript.text]
+    if not right:
+        yield f"text {describe_difference(transcript.text, answers[0].text)}"
+        return
+    num_tokens = {len(one.ids) for one in right}
+    if transcript.usage is None or transcript.usage["completion_tokens"] not in num_tokens:
+        yield f"usage {transcript.usage} for {sorted(num_tokens)} tokens"
 
 
-def _sampled_answer(
+def _answers(
     request: ExpectedRequest, records: Sequence[RequestRecord]
-) -> tuple[list[int], str, list[str]]:
-    """Ids and text that follow from the seed and the resume point of every attempt, and what was
-    wrong with the attempts' prompts."""
+) -> tuple[list[PossibleAnswer], list[str]]:
+    """The answers that follow from the seed and the resume point of every attempt, and what was
+    wrong with the attempts' prompts.
+
+    A greedy request has one. Several attempts of a sampled one may begin at the same token with
+    different seeds, and only one of them reached the client.
+    """
+    if "seed" not in request.body:
+        return [PossibleAnswer(request.answer.ids, request.answer.text)], []
     prompt, max_tokens = request.prompt_ids, request.body["max_tokens"]
-    ids: list[int] = []
-    errors = []
-    starts = [record.num_prompt_tokens - len(prompt) for record in records]
-    for start, record in sorted(zip(starts, records, strict=True), key=lambda pair: pair[0]):
-        ids = ids[:start]
-        if record.prompt_hash != hash_of_ids([*prompt, *ids]):
-            errors.append(f"a replica's prompt was not the prompt and the first {start} tokens")
-        rest = expected_answer([*prompt, *ids], max_tokens - start, seed=record.seed)
-        ids += rest.ids
-    detokenizer = Detokenizer(prompt)
-    return ids, "".join(map(detokenizer.feed, ids)), errors
+    by_start = defaultdict(list)
+    for record in records:
+        by_start[record.num_prompt_tokens - len(prompt)].append(record)
+    found: list[tuple[int, ...]] = [()]
+    for start in sorted(by_start):
+        continued = [
+            (*ids[:start], *_rest(prompt, ids[:start], max_tokens, record.seed))
+            for ids in found
+            for record in by_start[start]
+            if record.prompt_hash == hash_of_ids([*prompt, *ids[:start]])
+        ]
+        if not continued:
+            return [], [f"a replica's prompt was not the prompt and the first {start} tokens"]
+        found = list(dict.fromkeys(continued))
+    return [PossibleAnswer(ids, _text(prompt, ids)) for ids in found], []
+
+
+def _rest(
+    prompt: Sequence[int], ids: Sequence[int], max_tokens: int, seed: int | None
+) -> tuple[int, ...]:
+    return expected_answer([*prompt, *ids], max_tokens - len(ids), seed=seed).ids
+
+
+def _text(prompt: Sequence[int], ids: Sequence[int]) -> str:
+    return "".join(map(Detokenizer(prompt).feed, ids))

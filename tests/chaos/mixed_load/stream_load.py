@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Awaitable
 from dataclasses import dataclass
 
@@ -42,6 +43,12 @@ class LoadedStream:
     is_slow: bool
     request: ExpectedRequest
     transcript: Transcript
+    ended_s: float
+    """When its client had the end; seconds since the epoch, as in the replicas' records."""
+
+    @property
+    def begun_s(self) -> float:
+        return self.ended_s - (self.transcript.end_s - self.transcript.start_s)
 
     @property
     def kind_name(self) -> str:
@@ -49,13 +56,19 @@ class LoadedStream:
 
 
 async def run_streams(
-    fleet: Fleet, shape: LoadShape, faults: Awaitable[object], *, name: str = "load"
+    fleet: Fleet,
+    shape: LoadShape,
+    faults: Awaitable[object],
+    *,
+    name: str = "load",
+    streams: list[LoadedStream] | None = None,
 ) -> list[LoadedStream]:
     """Run streams until `faults` is over; returns all of them, each read to its end.
 
-    `name` begins their request ids; no two loads of a fleet may share it.
+    `name` begins their request ids; no two loads of a fleet may share it. `streams` grows while
+    they run, for callers that report on the way.
     """
-    streams: list[LoadedStream] = []
+    streams = [] if streams is None else streams
     is_over = asyncio.Event()
 
     async def load(session: aiohttp.ClientSession, worker: int) -> None:
@@ -67,14 +80,16 @@ async def run_streams(
         while not is_over.is_set():
             request, request_id = kind.request(number, max_tokens), f"{name}-{number}"
             if is_slow:
-                reader = SlowReader(fleet.gateway.url, request.path, request.body, request_id)
+                reader = SlowReader(
+                    fleet.gateway.url, request.path, request.body, request_id, fleet.key
+                )
                 await reader.send()
                 await asyncio.sleep(drawn.uniform(*shape.slow_pause_s))
                 transcript = await reader.read(_BYTES_PER_READ)
             else:
                 url = fleet.gateway.url + request.path
-                transcript = await send_request(session, url, request.body, request_id)
-            streams.append(LoadedStream(kind, is_slow, request, transcript))
+                transcript = await send_request(session, url, request.body, request_id, fleet.key)
+            streams.append(LoadedStream(kind, is_slow, request, transcript, time.time()))
             number += shape.num_streams  # no two requests have the same number
 
     connector = aiohttp.TCPConnector(limit=0, force_close=True)

@@ -5,12 +5,9 @@ from __future__ import annotations
 import pytest
 
 from chaos.attempt_log import FailedAttempt
-from chaos.mixed_load.load_report import (
-    MAX_BEYOND_LIMIT,
-    MAX_CONTINUATIONS,
-    find_run_failures,
-    is_beyond_limit,
-)
+from chaos.mixed_load.load_report import KindCounts, find_run_failures, note_stream
+from chaos.mixed_load.soak_report import sum_up
+from chaos.transcript import Transcript
 
 
 @pytest.mark.parametrize(
@@ -32,33 +29,77 @@ def test_a_run_without_effect_has_not_passed(
     assert found == failures
 
 
-def test_more_than_a_few_streams_at_the_limit_of_continuations_are_no_chance() -> None:
-    for num, failures in ((MAX_BEYOND_LIMIT, 0), (MAX_BEYOND_LIMIT + 1, 1)):
-        found = find_run_failures(
-            num_ordered=1, num_injected=1, num_struck=9, num_errors=0, num_beyond_limit=num
-        )
-        assert len(found) == failures
+def failed(reason: str) -> list[FailedAttempt]:
+    step = "give_up" if reason in ("not_continuable", "no_attempt_left") else "continue_elsewhere"
+    return [FailedAttempt("r0", "broken", "", step, reason)]
 
 
-def _failed(*steps: str, outcome: str = "broken") -> list[FailedAttempt]:
-    reasons = {"give_up": "no_attempt_left"}
-    return [FailedAttempt("r0", outcome, "", step, reasons.get(step, "")) for step in steps]
+@pytest.mark.parametrize(
+    ("reason", "num_struck", "num_beyond_limit"),
+    [("no_attempt_left", 2, 1), ("no_attempt_left", 1, 0), ("not_continuable", 2, 0)],
+)
+def test_a_stream_beyond_the_limit_could_be_continued_and_lost_two_replicas(
+    reason: str, num_struck: int, num_beyond_limit: int
+) -> None:
+    counts = KindCounts()
+    ended = Transcript(status=200, text="x", error={"message": "broken"})
+    note_stream(counts, ended, failed(reason), num_struck)
+    assert (counts.num_error_events, counts.num_beyond_limit) == (1, num_beyond_limit)
 
 
-def test_a_stream_may_be_given_up_after_all_its_continuations() -> None:
-    continued = ["continue_elsewhere"] * MAX_CONTINUATIONS
-    assert is_beyond_limit(_failed(*continued, "give_up"))
-    assert is_beyond_limit(_failed("retry_elsewhere", *continued, "give_up"))
+def a_round(**fields: object) -> dict[str, object]:
+    """A round of a soak without errors, in which one slow stream was struck."""
+    strike = {"replica": 0, "signal": "SIGSTOP", "is_noticed": True}
+    return {
+        "duration_s": 1.0,
+        "strikes": [strike],
+        "num_streams": 2,
+        "endings": {"completed": 2},
+        "kinds": {"greedy": {"num_interrupted": 1}},
+        "styles": {"cut, read slowly": {"num_struck": 1}},
+        "num_lost_before_first_token": 0,
+        "longest_silence_s": 1.5,
+        "num_leases_left": 0,
+        "poison": {"num_requests": 3, "endings": {"refused 500": 3}, "errors": []},
+        "steps": {},
+        "errors": [],
+        **fields,
+    }
 
 
-def test_a_stream_may_not_be_given_up_before() -> None:
-    continued = ["continue_elsewhere"] * (MAX_CONTINUATIONS - 1)
-    assert not is_beyond_limit([])
-    assert not is_beyond_limit(_failed(*continued, "give_up"))
-    assert not is_beyond_limit(_failed("retry_elsewhere", *continued, "give_up"))
-    assert not is_beyond_limit(
-        _failed(*continued)
-        + _failed("continue_elsewhere", outcome="unreachable")
-        + _failed("give_up")
-    )
-    assert not is_beyond_limit(_failed(*continued, "continue_elsewhere", "continue_elsewhere"))
+ERROR = {"kind": "greedy", "path": ["r0 [plain]!", "r1 [cut]"], "error": "text doubled: 'a'"}
+POISON_OF_200 = {"num_requests": 1, "endings": {}, "errors": ["poison-0: completed"]}
+
+
+@pytest.mark.parametrize(
+    ("fields", "failures"),
+    [
+        ({}, []),
+        ({"strikes": []}, ["0 of 1 faults were injected"]),
+        ({"errors": [ERROR]}, ["1 errors", "1 streams: greedy, at last on r1 [cut]: text doubled"]),
+        ({"poison": POISON_OF_200}, ["1 poison requests did not get their error"]),
+        ({"num_leases_left": 1}, ["1 leases were left after a round"]),
+        (
+            {"strikes": [{"is_noticed": False}]},
+            ["1 stopped replicas stayed in service"],
+        ),
+        (
+            {"styles": {"cut": {"num_struck": 0}}},
+            ["no stream was struck at a replica with the style cut"],
+        ),
+    ],
+)
+def test_a_soak_names_every_reason_for_which_it_has_not_passed(
+    fields: dict[str, object], failures: list[str]
+) -> None:
+    total = sum_up([a_round(**fields)], 1)
+    assert total["failures"] == failures
+    assert total["is_passed"] is not bool(failures)
+
+
+def test_the_rounds_of_a_soak_are_added_up() -> None:
+    total = sum_up([a_round(), a_round(longest_silence_s=2.5)], 2)
+    assert total["is_passed"]
+    assert (total["num_streams"], total["longest_silence_s"]) == (4, 2.5)
+    assert total["poison_endings"] == {"refused 500": 6}
+    assert total["styles"] == {"cut, read slowly": {"num_struck": 2}}

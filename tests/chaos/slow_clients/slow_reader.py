@@ -8,6 +8,8 @@ import socket
 import time
 from typing import Any
 
+from chaos.authorization import authorization
+from chaos.event_stream import EventStreamReader
 from chaos.transcript import Transcript
 
 _RECEIVE_BUFFER_BYTES = 4096
@@ -19,9 +21,13 @@ some 200 KB that the client has not read, instead of 3 MB."""
 class SlowReader:
     """One stream. Call `send`, then `read` once."""
 
-    def __init__(self, url: str, path: str, body: dict[str, Any], request_id: str) -> None:
-        """`url` is that of the gateway, without a path."""
+    def __init__(
+        self, url: str, path: str, body: dict[str, Any], request_id: str, key: str = ""
+    ) -> None:
+        """`url` is that of the gateway, without a path; `key` is an API key."""
         self.request_id = request_id
+        self._headers = authorization(key)
+        self._start_s = 0.0
         self._path = path
         self._body = body
         self._address = url.removeprefix("http://").split(":")
@@ -32,30 +38,34 @@ class SlowReader:
 
     async def send(self) -> None:
         """Send the request; nothing is read."""
-        loop = asyncio.get_running_loop()
+        loop, self._start_s = asyncio.get_running_loop(), time.monotonic()
         host, port = self._address
         await loop.sock_connect(self._socket, (host, int(port)))
         body = json.dumps(self._body).encode()
+        own = "".join(f"{name}: {value}\r\n" for name, value in self._headers.items())
         head = (
             f"POST {self._path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n"
             f"content-type: application/json\r\nx-request-id: {self.request_id}\r\n"
-            f"content-length: {len(body)}\r\n\r\n"
+            f"{own}content-length: {len(body)}\r\n\r\n"
         )
         await loop.sock_sendall(self._socket, head.encode() + body)
 
     async def read(self, bytes_per_read: int) -> Transcript:
         """Read the answer to its end, at most this many bytes at a time; closes the connection."""
         loop = asyncio.get_running_loop()
-        transcript = Transcript(self.request_id, start_s=time.monotonic())
+        transcript = Transcript(self.request_id, start_s=self._start_s)
         data = bytearray()
         try:
             while part := await loop.sock_recv(self._socket, bytes_per_read):
                 data += part
             head, _, body = bytes(data).partition(b"\r\n\r\n")
             transcript.status = int(head.split(b" ", 2)[1])
-            for line in _unchunked(body).split(b"\n"):
-                transcript.note_line(line)
-        except (OSError, ValueError) as error:
+            events = EventStreamReader()
+            for event in events.feed(_unchunked(body)):
+                transcript.note_event(event)
+            if events.num_rest_bytes:
+                transcript.read_error = f"{events.num_rest_bytes} bytes after the last event"
+        except (OSError, ValueError, KeyError) as error:
             transcript.read_error = repr(error)
         finally:
             self._socket.close()

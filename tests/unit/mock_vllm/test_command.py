@@ -16,8 +16,16 @@ from paceline.mock_vllm import spawn_mock_vllm
 
 def test_help_lists_every_flag_and_examples() -> None:
     text = CliRunner().invoke(main, ["mock-vllm", "--help"]).output
-    flags = "host port socket model max-model-len tpot-ms prefill-tokens-per-s max-num-seqs seed"
-    for flag in [*flags.split(), "speculates", "faults", "request-log", "tokens-per-chunk"]:
+    flags = "host port socket model max-model-len tpot-ms prefill-tokens-per-s max-num-seqs seed "
+    flags += "speculates faults request-log tokens-per-chunk answer-style"
+    for flag in [
+        *flags.split(),
+        "speculates",
+        "faults",
+        "request-log",
+        "tokens-per-chunk",
+        "answer-style",
+    ]:
         assert f"--{flag}" in text
     assert "Examples:" in text
 
@@ -32,6 +40,8 @@ def test_paceline_lists_the_command() -> None:
         (["--tpot-ms", "-1"], "tpot_ms must not be negative"),
         (["--max-num-seqs", "0"], "max_num_seqs must be at least 1"),
         (["--tokens-per-chunk", "1,x"], "must be integers such as 1 or 1,3,2; got 1,x"),
+        (["--answer-style", "id,wrong"], "answer_style must be names of id, event"),
+        (["--answer-style", "crlf,cr"], "the answer styles crlf and cr exclude each other"),
         (["--tokens-per-chunk", "0"], "counts of at least 1"),
         (["--tpot-per-sequence-ms", "-1"], "tpot_per_sequence_ms must not be negative"),
         (

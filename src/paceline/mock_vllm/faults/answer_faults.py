@@ -18,6 +18,10 @@ CONTINUING_KINDS = frozenset({FaultKind.LONG_LINE, FaultKind.BAD_JSON})
 _PHRASES = {status.value: status.phrase for status in HTTPStatus}
 # vLLM's names for its own errors; for other statuses it uses the phrase
 _ERROR_TYPES = {500: "InternalServerError", 503: "ServiceUnavailableError"}
+_ERROR_OBJECT = (
+    b'{"object":"error","message":"Internal server error","type":"InternalServerError",'
+    b'"param":null,"code":500}'
+)
 _TORN_EVENT = b'data: {"id":"torn","object":'
 _TORN_BODY = b'{"id":"torn","choices":[{"index":0,"text":"'
 
@@ -28,6 +32,9 @@ def inject_into_stream(exchange: Exchange, fault: Fault) -> None:
     if kind is FaultKind.STATUS or (kind is FaultKind.ERROR_EVENT and not exchange.is_begun):
         _respond_with_error(exchange, fault.status if kind is FaultKind.STATUS else 500)
         return
+    if kind is FaultKind.ERROR_OBJECT and not exchange.is_begun:
+        exchange.respond(200, _ERROR_OBJECT)
+        return
     if kind is FaultKind.RESET:
         exchange.reset()
         return
@@ -37,7 +44,7 @@ def inject_into_stream(exchange: Exchange, fault: Fault) -> None:
     elif kind is FaultKind.TEAR:
         exchange.send(_TORN_EVENT)
         exchange.close()
-    elif kind is FaultKind.NO_DONE:
+    elif kind in (FaultKind.NO_DONE, FaultKind.EMPTY):
         exchange.end_stream()
     elif kind is FaultKind.BAD_CHUNKING:
         exchange.write(b"zz\r\ndata: {}\r\n")
@@ -50,6 +57,9 @@ def inject_into_stream(exchange: Exchange, fault: Fault) -> None:
         text = "Internal server error"
         exchange.send(render_error_event(500, text, "InternalServerError"), DONE)
         exchange.end_stream()
+    elif kind is FaultKind.ERROR_OBJECT:
+        exchange.send(b"data: %b\n\n" % _ERROR_OBJECT, DONE)
+        exchange.end_stream()
     else:
         raise AssertionError(f"{kind} is not a fault of a single answer.")
 
@@ -59,10 +69,13 @@ def inject_into_whole_answer(exchange: Exchange, fault: Fault) -> None:
     if fault.kind in (
         FaultKind.STATUS,
         FaultKind.ERROR_EVENT,
+        FaultKind.ERROR_OBJECT,
         FaultKind.RESET,
         FaultKind.BAD_CHUNKING,
     ):
         inject_into_stream(exchange, fault)
+    elif fault.kind is FaultKind.EMPTY:
+        exchange.respond(200)
     elif fault.kind in (FaultKind.TEAR, FaultKind.HALF_CLOSE):
         exchange.begin_body(1000)
         exchange.write(_TORN_BODY)

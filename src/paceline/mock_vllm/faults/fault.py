@@ -39,6 +39,11 @@ class FaultKind(StrEnum):
     """An additional event that is not valid JSON is sent; the stream continues."""
     ERROR_EVENT = "error_event"
     """vLLM's error event and [DONE] end the stream."""
+    ERROR_OBJECT = "error_object"
+    """An error object of another form than vLLM's, with status 200: as the whole body before the
+    first byte, later as an event before [DONE]."""
+    EMPTY = "empty"
+    """Status 200 and no body; a stream has no event."""
     # Wrong sampling, as in broken speculative decoding; `DefectKind` describes each.
     NO_DEFECT = "no_defect"
     ACCEPT_ALL = "accept_all"
@@ -62,7 +67,7 @@ SERVER_KINDS = frozenset(
 SAMPLING_KINDS = frozenset(FaultKind(kind.value) for kind in DefectKind)
 """Faults of the sampler: the answer is complete and its tokens are wrong."""
 _KINDS_WITH_DURATION = SERVER_KINDS - {FaultKind.DIE} | {FaultKind.STALL}
-_ROUTES = ("generate", "health", "models", "metrics", "any")
+_ROUTES = ("generate", "detokenize", "health", "models", "metrics", "any")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +76,12 @@ class Fault:
 
     kind: FaultKind
     route: str = "generate"
-    """generate (chat and text completions), health, models, metrics or any."""
+    """generate (chat and text completions), detokenize, health, models, metrics or any."""
     after_tokens: int | None = None
     """Inject the fault once this many tokens of an answer have been sent; 0: after the head of the
     response, before the first token. None: when the request arrives."""
+    containing: str | None = None
+    """Only requests whose prompt contains this text; also those that continue an answer to it."""
     request: int | None = None
     """Only the n-th request to the route, from 1, counted since the fault was added."""
     every: int | None = None
@@ -99,8 +106,12 @@ class Fault:
             raise ValueError(f"route must be one of {', '.join(_ROUTES)}; got {self.route!r}.")
         if self.route != "generate" and self.after_tokens is not None:
             raise ValueError(f"after_tokens requires route generate; got {self.route}.")
-        if self.after_tokens is not None and self.kind is FaultKind.STATUS:
-            raise ValueError("kind status replaces the answer, so it must not have after_tokens.")
+        if self.after_tokens is not None and self.kind in (FaultKind.STATUS, FaultKind.EMPTY):
+            raise ValueError(
+                f"kind {self.kind} replaces the answer, so it must not have after_tokens."
+            )
+        if self.route != "generate" and self.containing is not None:
+            raise ValueError(f"containing requires route generate; got {self.route}.")
         if self.duration_s is not None and self.kind not in _KINDS_WITH_DURATION:
             allowed = ", ".join(sorted(_KINDS_WITH_DURATION))
             raise ValueError(f"duration_s needs a kind of {allowed}; got {self.kind}.")
@@ -128,5 +139,8 @@ class Fault:
     @property
     def is_immediate(self) -> bool:
         """Whether the fault is injected when it is added, without waiting for a request."""
-        conditions = (self.after_tokens, self.request, self.every, self.rate, self.times)
+        conditions = (
+            *(self.after_tokens, self.containing),
+            *(self.request, self.every, self.rate, self.times),
+        )
         return self.kind in SERVER_KINDS and all(value is None for value in conditions)

@@ -8,10 +8,12 @@ matches its conditions.
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
 from paceline.mock_vllm.faults.fault import Fault
+from paceline.mock_vllm.model.vocabulary import decode
 
 
 class ActiveFault:
@@ -40,13 +42,16 @@ class FaultBook:
     def clear(self) -> None:
         self._active = []
 
-    def matching(self, route: str) -> list[ActiveFault]:
+    def matching(self, route: str, prompts: Sequence[Sequence[int]] = ()) -> list[ActiveFault]:
         """Return the faults that this request may trigger, and count it for every fault's route."""
-        return [entry for entry in self._active if self._matches(entry, route)]
+        return [entry for entry in self._active if self._matches(entry, route, prompts)]
 
-    def _matches(self, entry: ActiveFault, route: str) -> bool:
+    def _matches(self, entry: ActiveFault, route: str, prompts: Sequence[Sequence[int]]) -> bool:
         fault = entry.fault
         if fault.is_immediate or fault.route not in (route, "any"):
+            return False
+        text = fault.containing
+        if text is not None and not any(text in decode(prompt) for prompt in prompts):
             return False
         entry.num_seen += 1
         if fault.request is not None and entry.num_seen != fault.request:

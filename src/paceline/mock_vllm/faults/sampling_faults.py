@@ -15,7 +15,7 @@ def with_sampling_faults(
 ) -> tuple[ParsedRequest, list[ActiveFault]]:
     """The request with the first sampling fault that it triggers, and its faults of other kinds."""
     others = []
-    for entry in book.matching("generate"):
+    for entry in book.matching("generate", request.prompts):
         if entry.fault.kind not in SAMPLING_KINDS:
             others.append(entry)
         elif request.sampling.defect is None and book.trigger(entry):

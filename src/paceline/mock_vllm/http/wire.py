@@ -8,16 +8,20 @@ that closes or half-closes its connection aborts its request.
 from __future__ import annotations
 
 import asyncio
+import gzip
 import socket
 import struct
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from email.utils import formatdate
 from http import HTTPStatus
 from typing import cast
 
 import httptools
+
+from paceline.mock_vllm.answer_style import AnswerStyle
+from paceline.mock_vllm.http.styled_stream import StyledStream
 
 _CRLF = b"\r\n"
 FLUSH_S = 0.01
@@ -35,6 +39,8 @@ class Exchange:
     __slots__ = (
         "_connection",
         "_keeps_alive",
+        "_stream",
+        "_styles",
         "body",
         "headers",
         "is_answered",
@@ -48,6 +54,8 @@ class Exchange:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._keeps_alive = True
+        self._styles: Collection[AnswerStyle] = ()
+        self._stream: StyledStream | None = None
         self.method = ""
         self.path = ""
         self.headers: dict[str, str] = {}
@@ -63,6 +71,12 @@ class Exchange:
     def is_writable(self) -> bool:
         return not self._connection.is_paused
 
+    def set_styles(self, styles: Collection[AnswerStyle], seed: int) -> None:
+        """Write the answer in these styles; call it before anything is sent."""
+        if styles:
+            self._styles, self._stream = styles, StyledStream(styles, seed)
+            self._keeps_alive &= not self._is_close_delimited
+
     def respond(
         self,
         status: int,
@@ -71,7 +85,9 @@ class Exchange:
         extra: tuple[tuple[str, str], ...] = (),
     ) -> None:
         """Send a complete answer."""
-        head = [_head(status), b"content-length: %d\r\n" % len(body)]
+        if AnswerStyle.GZIP in self._styles:
+            body = gzip.compress(body)
+        head = [self._head(status), self._framing(len(body))]
         if content_type is not None:
             head.append(b"content-type: %b\r\n" % content_type.encode())
         head += [f"{name}: {value}\r\n".encode() for name, value in extra]
@@ -83,7 +99,7 @@ class Exchange:
         """Send the head of an answer with this content length; the body may stay incomplete."""
         self.is_begun = True
         self.write(
-            _head(200) + b"content-length: %d\r\ncontent-type: application/json\r\n\r\n" % num_bytes
+            self._head(200) + self._framing(num_bytes) + b"content-type: application/json\r\n\r\n"
         )
 
     def begin_stream(self) -> None:
@@ -91,19 +107,51 @@ class Exchange:
         if self.is_begun:
             return
         self.is_begun = True
+        content_type = b"text/event-stream; charset=utf-8"
+        if AnswerStyle.JSON_LABEL in self._styles:
+            content_type = b"application/json"
         self.write(
-            _head(200)
-            + b"content-type: text/event-stream; charset=utf-8\r\n"
-            + b"transfer-encoding: chunked\r\n\r\n"
+            self._head(200) + b"content-type: %b\r\n%b\r\n" % (content_type, self._framing(None))
         )
 
     def send(self, *events: bytes) -> None:
-        """Send one HTTP chunk per event, all in one write."""
-        self.write(b"".join([b"%x\r\n%b\r\n" % (len(event), event) for event in events]))
+        """Send one HTTP chunk per event, all in one write; in a style, one chunk per packet."""
+        if self._stream is not None:
+            events = (self._stream.take(*events),)
+        self._send_parts(events)
 
     def end_stream(self) -> None:
-        self.write(b"0\r\n\r\n")
+        if self._stream is not None:
+            self._send_parts((self._stream.end(),))
+        if not self._is_close_delimited:
+            self.write(b"0\r\n\r\n")
         self.end()
+
+    def _send_parts(self, parts: tuple[bytes, ...]) -> None:
+        if self._is_close_delimited:
+            self.write(b"".join(parts))
+        else:
+            self.write(b"".join([b"%x\r\n%b\r\n" % (len(part), part) for part in parts if part]))
+
+    @property
+    def _is_close_delimited(self) -> bool:
+        return AnswerStyle.CLOSE_DELIMITED in self._styles
+
+    def _head(self, status: int) -> bytes:
+        head = _head(status)
+        if AnswerStyle.GZIP in self._styles:
+            head += b"content-encoding: gzip\r\n"
+        if self._is_close_delimited:
+            return head.replace(b"HTTP/1.1", b"HTTP/1.0", 1) + b"connection: close\r\n"
+        return head
+
+    def _framing(self, num_bytes: int | None) -> bytes:
+        """The header that says where the body ends; None: a stream, whose length is unknown."""
+        if self._is_close_delimited:
+            return b""
+        if num_bytes is None:
+            return b"transfer-encoding: chunked\r\n"
+        return b"content-length: %d\r\n" % num_bytes
 
     @property
     def is_disconnected(self) -> bool:

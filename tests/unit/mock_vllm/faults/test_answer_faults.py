@@ -72,6 +72,25 @@ async def test_an_error_event_ends_the_stream_as_in_vllm() -> None:
         assert (done, ended, len(token_ids(text))) == ("data: [DONE]", "done", 3)
 
 
+async def test_an_error_object_has_status_200_before_the_first_byte_and_later_is_an_event() -> None:
+    async with serving(Fault(FaultKind.ERROR_OBJECT, times=2)) as http:
+        for stream in (False, True):
+            answer = await http.post("/v1/completions", json=BODY | {"stream": stream})
+            assert (answer.status_code, answer.json()["object"]) == (200, "error")
+    async with serving(Fault(FaultKind.ERROR_OBJECT, after_tokens=3)) as http:
+        text, _ = await read_stream(http)
+        *_, error, done, _ = text.split("\n\n")
+        assert json.loads(error.removeprefix("data: "))["object"] == "error"
+        assert (done, len(token_ids(text))) == ("data: [DONE]", 3)
+
+
+async def test_an_empty_answer_has_status_200_and_no_body() -> None:
+    async with serving(Fault(FaultKind.EMPTY)) as http:
+        for stream in (False, True):
+            answer = await http.post("/v1/completions", json=BODY | {"stream": stream})
+            assert (answer.status_code, answer.content) == (200, b"")
+
+
 async def test_a_status_fault_is_an_error_in_vllms_format() -> None:
     async with serving(Fault(FaultKind.STATUS, status=429, times=1)) as http:
         refused = await http.post("/v1/completions", json=BODY)

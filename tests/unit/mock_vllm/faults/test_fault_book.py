@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from paceline.mock_vllm import Fault, FaultKind
+from paceline.mock_vllm import Fault, FaultKind, encode_text
 from paceline.mock_vllm.faults.fault_book import FaultBook
 from unit.mock_vllm.faults.faulty_server import BODY, serving
 
@@ -26,6 +26,17 @@ async def test_only_matching_requests_trigger_a_fault() -> None:
     assert await statuses(fault(every=2)) == [200, 500] * 3
     assert await statuses(fault(times=2)) == [500, 500, 200, 200, 200, 200]
     assert await statuses(fault(every=2, times=1)) == [200, 500, 200, 200, 200, 200]
+
+
+async def test_a_fault_can_concern_the_requests_with_a_text_in_their_prompt() -> None:
+    """Among them are those that continue an answer: their prompt is given as token ids."""
+    fault = Fault(FaultKind.STATUS, status=500, containing="poison", request=2)
+    async with serving(fault) as http:
+        statuses = [
+            (await http.post("/v1/completions", json=BODY | {"prompt": prompt})).status_code
+            for prompt in ("a poison", "abc", encode_text("poisonous"), "poison", "poisson")
+        ]
+    assert statuses == [200, 200, 500, 200, 200]
 
 
 def test_a_rate_selects_that_fraction_and_the_same_seed_the_same_requests() -> None:

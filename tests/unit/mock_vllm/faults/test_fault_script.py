@@ -23,6 +23,12 @@ from paceline.mock_vllm import Fault, FaultKind, load_faults, read_faults
             {"kind": "reset", "duration_s": 3},
             "duration_s needs a kind of freeze, .*; got reset",
         ),
+        ({"kind": "empty", "after_tokens": 3}, "empty replaces the answer"),
+        ({"kind": "die", "containing": 5}, "containing must be a string, got 5"),
+        (
+            {"kind": "status", "route": "health", "containing": "x"},
+            "containing requires route generate; got health",
+        ),
         ({"kind": "hang", "duration_s": -3}, "duration_s must not be negative, got -3"),
         ({"kind": "reset", "rate": 2}, "rate must be in"),
         ({"kind": "reset", "route": "nowhere"}, "route must be one of"),
