@@ -121,6 +121,7 @@ lint: $(DEV)
 	@nice $(BIN)/lint-imports --no-logo
 	@$(BIN)/typos
 	@PYTHONPATH=tools nice $(BIN)/python -m plain_words
+	@PYTHONPATH=tools nice $(BIN)/python -m test_sleeps
 
 # Groups of rooms, several at a time: each is one process, which imports and collects the tests of its
 # group only. Workers of pytest-xdist would each collect all of them, and in a fresh clone each would
