@@ -33,6 +33,15 @@ async def until(condition: Callable[[], T | Awaitable[T]], within_s: float = LIM
             await asyncio.sleep(0.002)
 
 
+async def turns_of_the_event_loop(number: int = 50) -> None:
+    """Let everything happen that follows from what has been sent, if both ends use this loop.
+
+    Not for what another process or thread does, nor for a timer.
+    """
+    for _ in range(number):
+        await asyncio.sleep(0)
+
+
 def wait_until(condition: Callable[[], T], within_s: float = LIMIT_S) -> T:
     """`until` for a thread that no event loop needs. `TimeoutError` after `within_s`."""
     ends_s = time.monotonic() + within_s

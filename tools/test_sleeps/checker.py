@@ -6,14 +6,15 @@ that was stopped meanwhile, and so does one whose limit ends what is only slow.
 Found are references to `asyncio.sleep`, `time.sleep`, `trio.sleep` and `anyio.sleep`, called or
 handed on; `call_later` and `call_at`; limits below `MIN_LIMIT_S` in `asyncio.timeout`,
 `asyncio.wait_for`, and in the keywords `timeout` and `within_s`; and in a module that imports
-`threading`, a `wait` or `join` with a limit whose result nobody looks at.
+`threading`, a `wait` or `join` with such a limit whose result nobody looks at.
 
 Allowed are `sleep(0)`; what runs in virtual time; and a line with the comment `# sleep: <reason>`
 or `# limit: <reason>`, on it or alone on the lines before it. A reason says why no result depends
 on the length, and has at least three words.
 
-A module is in virtual time when it imports one of `VIRTUAL`. In it, `async def test_…`, async
-fixtures and what they refer to run on a real loop, and stay checked. Code in strings is not read.
+A module is in virtual time when it imports one of `VIRTUAL`. In it, `async def test_…` without the
+decorator `@simulated`, async fixtures and what they refer to run on a real loop, and stay checked.
+Code in strings is not read.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeGuard
 
-VIRTUAL = frozenset({"run_simulated", "run_virtually", "SimulatedLoop", "VirtualLoop"})
+VIRTUAL = frozenset({"simulated", "run_simulated", "run_virtually", "SimulatedLoop", "VirtualLoop"})
 MIN_LIMIT_S = 60.0
 """A machine that runs everything at once stops a process for seconds, never for a minute."""
 
@@ -72,7 +73,7 @@ def check(text: str) -> list[Finding]:
 
 def _findings(tree: ast.Module) -> Iterator[Finding]:
     sleeps, constants = _imported_sleeps(tree), _numbers(tree)
-    imports_threading = "threading" in _imported_names(tree)
+    unused = _unused_calls(tree) if "threading" in _imported_names(tree) else frozenset()
     harmless = {
         id(node.func)
         for node in ast.walk(tree)
@@ -83,11 +84,9 @@ def _findings(tree: ast.Module) -> Iterator[Finding]:
             yield Finding(node.lineno, ast.unparse(node), "sleep")
         elif isinstance(node, ast.Call) and _last_name(node.func) in ("call_later", "call_at"):
             yield Finding(node.lineno, ast.unparse(node.func), "sleep")
-        elif imports_threading and isinstance(node, ast.Expr) and _is_timed_wait(node.value):
-            yield Finding(node.lineno, ast.unparse(node.value) + ", result unused", "limit")
         elif isinstance(node, ast.Call):
-            limit_s = _limit_s(node, constants)
-            if limit_s is not None and limit_s < MIN_LIMIT_S:
+            limit_s = _limit_s(node, constants, is_unused=id(node) in unused)
+            if limit_s is not None and 0 < limit_s < MIN_LIMIT_S:
                 yield Finding(node.lineno, f"{ast.unparse(node.func)} for {limit_s:g} s", "limit")
 
 
@@ -98,26 +97,24 @@ def _is_sleep(node: ast.AST, imported: set[str]) -> TypeGuard[ast.expr]:
     return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in imported
 
 
-def _limit_s(call: ast.Call, constants: dict[str, float]) -> float | None:
+def _limit_s(call: ast.Call, constants: dict[str, float], *, is_unused: bool) -> float | None:
     name = ast.unparse(call.func)
     limit: ast.expr | None = None
     if name == "asyncio.timeout" and call.args:
         limit = call.args[0]
     elif name == "asyncio.wait_for" and len(call.args) > 1:
         limit = call.args[1]
+    elif is_unused and _last_name(call.func) in ("wait", "join") and call.args:
+        limit = call.args[0]
     for keyword in call.keywords:
         if keyword.arg in ("timeout", "within_s"):
             limit = keyword.value
     return None if limit is None else _number(limit, constants)
 
 
-def _is_timed_wait(node: ast.expr) -> bool:
-    return (
-        isinstance(node, ast.Call)
-        and _last_name(node.func) in ("wait", "join")
-        and isinstance(node.func, ast.Attribute)
-        and bool(node.args or node.keywords)
-    )
+def _unused_calls(tree: ast.Module) -> frozenset[int]:
+    """Calls whose result nobody looks at."""
+    return frozenset(id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr))
 
 
 def _number(node: ast.expr, constants: dict[str, float]) -> float | None:
@@ -189,9 +186,11 @@ def _virtual_lines(tree: ast.Module) -> set[int]:
 
 
 def _runs_on_a_real_loop(node: _Definition) -> bool:
-    return isinstance(node, ast.AsyncFunctionDef) and (
-        node.name.startswith("test_")
-        or any("fixture" in ast.unparse(decorator) for decorator in node.decorator_list)
+    decorators = [ast.unparse(decorator) for decorator in node.decorator_list]
+    return (
+        isinstance(node, ast.AsyncFunctionDef)
+        and "simulated" not in decorators
+        and (node.name.startswith("test_") or any("fixture" in name for name in decorators))
     )
 
 

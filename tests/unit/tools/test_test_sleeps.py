@@ -71,6 +71,8 @@ def test_a_limit_that_a_slow_machine_exceeds_is_found(line: str) -> None:
         "asyncio.wait_for(coming, None)",
         "http.get('/', timeout=LIMIT_S)",
         "assert thread_ended.wait(5)",
+        "thread_ended.wait(60)",
+        "asyncio.timeout(0)",
         "thread.join()",
     ],
 )
@@ -111,6 +113,9 @@ def test_virtual_time_is_no_time() -> None:
                 async with asyncio.timeout(2):
                     await asyncio.sleep(1)
             run_simulated(inner())
+        @simulated
+        async def test_other():
+            await asyncio.sleep(1)
     """
     assert found(text) == []
 
