@@ -18,6 +18,8 @@ from pathlib import Path
 import psutil
 
 _STOP_BIT = 1 << (signal.SIGSTOP - 1)
+_MAX_DELIVERY_S = 10.0
+"""A process that waits for a disk, or for its turn on a core, stops late."""
 _FORK = multiprocessing.get_context("fork")
 
 
@@ -88,10 +90,20 @@ def _running_descendants(root_pid: int) -> list[int]:
 
 
 def _is_stopped_twice(pid: int) -> bool:
-    """Whether another SIGSTOP waits: a stopped process keeps it pending until it is continued."""
-    try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    except OSError:
-        return False
-    pending = [line.split()[1] for line in lines if line.startswith(("ShdPnd:", "SigPnd:"))]
-    return any(int(mask, 16) & _STOP_BIT for mask in pending)
+    """Whether another SIGSTOP waits: a stopped process keeps it pending until it is continued.
+
+    Before the process has stopped, the pending one is the first.
+    """
+    ends_s = time.monotonic() + _MAX_DELIVERY_S
+    while time.monotonic() < ends_s:
+        try:
+            lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        except OSError:
+            return False
+        status = dict(line.split(":", 1) for line in lines)
+        if status["State"].split()[0] == "T":
+            return any(int(status[mask], 16) & _STOP_BIT for mask in ("SigPnd", "ShdPnd"))
+        if status["State"].split()[0] in "ZX":
+            return False
+        time.sleep(0.005)
+    return False

@@ -87,21 +87,30 @@ def test_a_process_is_continued_although_the_one_that_stops_it_is_killed() -> No
     program = (
         "import os, subprocess, sys; from benchmarks.stress.stops import stop_for\n"
         f"child = subprocess.Popen({FOREVER!r}); print(child.pid, flush=True)\n"
-        "stop_for(child.pid, os.getpid(), 0, lambda _: sys.stdin.read())"
+        "stop_for(child.pid, os.getpid(), 0, lambda _: os.read(int(sys.argv[1]), 1))"
     )
-    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                          cwd=Path(__file__).parents[3]) as stopper:  # fmt: skip
-        assert stopper.stdin is not None
+    reader, writer = os.pipe()
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(reader)], cwd=Path(__file__).parents[3],
+        stdout=subprocess.PIPE, text=True, pass_fds=[reader],
+    ) as stopper:  # fmt: skip
         assert stopper.stdout is not None
         stopped = psutil.Process(int(stopper.stdout.readline()))
         try:
             wait_until(lambda: is_stopped(stopped))
             stopper.kill()
             stopper.wait()
-            stopper.stdin.close()
+            os.write(writer, b"x")
             wait_until(lambda: not is_stopped(stopped))
         finally:
             stopped.kill()
+
+
+def test_a_process_is_continued_although_it_stops_late(child: psutil.Popen) -> None:
+    """The signal to stop may still be on its way when the time is over."""
+    for _ in range(20):
+        assert stop_for(child.pid, os.getpid(), 0.0)
+        wait_until(lambda: not is_stopped(child))
 
 
 def test_a_run_is_ended_with_all_its_processes_at_its_limit(
