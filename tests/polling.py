@@ -47,7 +47,7 @@ def wait_until(condition: Callable[[], T], within_s: float = LIMIT_S) -> T:
     ends_s = time.monotonic() + within_s
     while not (value := condition()):
         if time.monotonic() > ends_s:
-            raise TimeoutError(f"not within {within_s:g} s: {inspect.getsource(condition).strip()}")
+            raise TimeoutError(f"the condition did not hold within {within_s:g} s")
         # sleep: the pause between two looks decides nothing
         time.sleep(0.01)
     return value

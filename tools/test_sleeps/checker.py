@@ -27,7 +27,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeGuard
 
-VIRTUAL = frozenset({"simulated", "run_simulated", "run_virtually", "SimulatedLoop", "VirtualLoop"})
+VIRTUAL = frozenset(
+    {"SimulatedLoop", "VirtualLoop", "run_simulated", "run_virtually", "simulate", "simulated"}
+)
 MIN_LIMIT_S = 60.0
 """A machine that runs everything at once stops a process for seconds, never for a minute."""
 

@@ -6,6 +6,8 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 
+from polling import until
+
 from chaos.fleet import Fleet
 from paceline.mock_vllm import SpawnedMockVllm
 
@@ -36,6 +38,7 @@ async def stop_replicas(fleet: Fleet, num_stops: int) -> int:
     async def stop(victim: SpawnedMockVllm) -> None:
         victim.stop()
         try:
+            # sleep: that it is stopped for a while is the fault; every stream is right anyway
             await asyncio.sleep(_STOPPED_S)
         finally:
             victim.resume()
@@ -55,8 +58,10 @@ async def _in_both_halves(fleet: Fleet, num_faults: int, inject: Inject) -> int:
         drawn = random.Random(indices.start)
         loop, struck_s = asyncio.get_running_loop(), -_LIFE_S
         for _ in range(num_faults):
+            # sleep: no two faults strike a replica at once; a longer pause is as good
             await asyncio.sleep(max(0.0, struck_s + _LIFE_S - loop.time()))
             await _wait_ready(fleet, {f"r{index}" for index in indices})
+            # sleep: faults strike at random moments
             await asyncio.sleep(drawn.uniform(*_PAUSE_S))
             struck_s = loop.time()
             await inject(fleet.mock_vllms[drawn.choice(indices)])
@@ -71,9 +76,8 @@ async def _in_both_halves(fleet: Fleet, num_faults: int, inject: Inject) -> int:
 
 
 async def _wait_ready(fleet: Fleet, names: set[str]) -> None:
-    async with asyncio.timeout(_READY_WITHIN_S):
-        while True:
-            states = await asyncio.to_thread(fleet.gateway.replicas)
-            if names <= {one["name"] for one in states if one["state"] == "ready"}:
-                return
-            await asyncio.sleep(0.05)
+    async def are_ready() -> bool:
+        states = await asyncio.to_thread(fleet.gateway.replicas)
+        return names <= {one["name"] for one in states if one["state"] == "ready"}
+
+    await until(are_ready, _READY_WITHIN_S)

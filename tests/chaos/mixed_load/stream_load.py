@@ -69,6 +69,7 @@ async def run_streams(
             if is_slow:
                 reader = SlowReader(fleet.gateway.url, request.path, request.body, request_id)
                 await reader.send()
+                # sleep: a client that is slow by design; its answer is the same
                 await asyncio.sleep(drawn.uniform(*shape.slow_pause_s))
                 transcript = await reader.read(_BYTES_PER_READ)
             else:

@@ -31,8 +31,6 @@ class FakeEngine:
     refusal: tuple[int, dict[str, object]] = (400, {})
     raw: bytes = b""
     raw_type: str = "text/event-stream"
-    raw_after_s: float = 0.0
-    """Time until `raw` is sent as a stream."""
     words: dict[int, str] | None = None
     """Texts of token ids, for /detokenize; None for an engine that cannot."""
     paths: list[str] = field(default_factory=list)
@@ -112,7 +110,6 @@ class FakeEngine:
         response = web.StreamResponse(headers={"content-type": "text/event-stream"})
         await response.prepare(request)
         if self.mode == "raw":
-            await asyncio.sleep(self.raw_after_s)  # sleep: an engine that is slow by design
             await response.write(self.raw)
             return response
         if request.path == "/v1/responses":

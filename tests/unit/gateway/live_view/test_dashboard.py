@@ -18,6 +18,7 @@ from paceline.gateway.live_view import live_view, routes
 from paceline.gateway.live_view.history import History
 from paceline.gateway.live_view.live_view import MAX_VIEWERS
 from paceline.gateway.replicas import Replica
+from paceline.gateway.workers.pool import WorkerPool
 from unit.gateway.admin.test_admin_app import controlled
 from unit.gateway.conftest import Serve, Served, chat, until
 from unit.gateway.workers.conftest import workers
@@ -364,8 +365,10 @@ async def test_the_history_of_one_snapshot_is_encoded_once(
     assert len(numbers) == len(set(numbers)) == 2
 
 
-async def test_a_hung_worker_does_not_slow_the_snapshots(serve: Serve) -> None:
-    """A scrape of /metrics may wait three seconds for it. What it has counted stays in the view."""
+async def test_a_hung_worker_does_not_slow_the_snapshots(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A scrape of /metrics waits for it, here ten minutes. What it has counted stays in view."""
     async with serve(workers=2) as served:
         for _ in range(8):
             async with httpx.AsyncClient(base_url=served.gateway.url, timeout=60) as client:
@@ -373,15 +376,14 @@ async def test_a_hung_worker_does_not_slow_the_snapshots(serve: Serve) -> None:
         live = served.gateway._live
         readings = live._maker._window._readings
         await until(lambda: readings[-1].num_ended - readings[0].num_ended == 8)
+        monkeypatch.setattr(WorkerPool.worker_samples, "__defaults__", (600.0,))
         hanging, _ = workers()
         hanging.suspend()
         try:
-            started_at_s = time.monotonic()
-            await live.take_snapshot()
-            took_s = time.monotonic() - started_at_s
+            async with asyncio.timeout(60):
+                await live.take_snapshot()
         finally:
             hanging.resume()
-        assert took_s < 2.5
         assert readings[-1].num_ended - readings[0].num_ended == 8
 
 
