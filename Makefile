@@ -50,10 +50,21 @@ LLAMACPP := $(CLIENTS)/.llamacpp-$(call digest,scripts/install-llamacpp.sh requi
 
 TRANSFORMERS_SERVE := $(CLIENTS)/.transformers-serve-$(call digest,requirements-transformers-serve.lock)
 
+# Every group of checks runs through GROUP, which records how it ended. `run_groups` runs groups at
+# once, $(1) jobs at a time: one that fails keeps no other from running, also none that starts after
+# it, and the last lines name every failed test. A group whose installation may fail installs within
+# its recipe (`run-…`), for the same reason.
+GROUP := bash scripts/run-group.sh
+define run_groups
+@rm -f $(foreach group,$(2),build/test-results/$(group).*)
+@KEEP_GOING=1 $(MAKE) --no-print-directory --keep-going --jobs $(1) --output-sync=target $(2) $(3) || true
+@bash scripts/sum-up-groups.sh $(2)
+endef
+
 .PHONY: help install install-dev programs serve test test-unit unit-policies unit-proxy unit-fleet \
     unit-gateway unit-bench unit-models unit-rest test-engine engine-serving engine-drafting engine-rest \
     test-clients test-browser test-other-servers test-slow chaos soak fuzz mutation check-deploy try-image \
-    lint check clean site
+    lint run-linters run-mkdocs run-clients run-serving check clean site
 
 help:
 	@sed -n '3,12s/^#   //p' Makefile
@@ -126,18 +137,25 @@ serve: $(RUNTIME)
 	@exec $(BIN)/paceline serve $(ARGS)
 
 # A link that leads nowhere or a page that is in no menu is an error.
-site: $(SITE)
+site: $(DEV)
+	@$(GROUP) $@ $(MAKE) --no-print-directory run-mkdocs
+
+run-mkdocs: $(SITE)
 	@NO_MKDOCS_2_WARNING=1 PYTHONPATH=$(CLIENTS)/site nice $(BIN)/python -m mkdocs --quiet build --strict
 	@echo "build/site/index.html"
 
 # Beside the chaos tests of `make test`: `nice` leaves those the processor.
 lint: $(DEV)
+	@$(GROUP) $@ $(MAKE) --no-print-directory run-linters
+
+run-linters:
 	@$(BIN)/ruff check src tests tools benchmarks
 	@$(BIN)/ruff format --check src tests tools benchmarks
 	@nice $(BIN)/mypy
 	@nice $(BIN)/lint-imports --no-logo
 	@$(BIN)/typos
 	@PYTHONPATH=tools nice $(BIN)/python -m plain_words
+	@PYTHONPATH=tools nice $(BIN)/python -m test_sleeps
 
 # Groups of rooms, several at a time: each is one process, which imports and collects the tests of its
 # group only. Workers of pytest-xdist would each collect all of them, and in a fresh clone each would
@@ -154,32 +172,32 @@ UNIT_SERVERS := $(addprefix tests/unit/,doctor mock_vllm top)
 UNIT_GROUPS := unit-servers unit-bench unit-fleet unit-proxy unit-gateway unit-rest unit-policies unit-models
 
 unit-policies: $(DEV)
-	@nice $(BIN)/python -m pytest -q $(UNIT_POLICIES)
+	@$(GROUP) $@ nice $(BIN)/python -m pytest -q $(UNIT_POLICIES)
 
 unit-proxy: $(DEV)
-	@nice $(BIN)/python -m pytest -q $(UNIT_PROXY)
+	@$(GROUP) $@ nice $(BIN)/python -m pytest -q $(UNIT_PROXY)
 
 unit-gateway: $(DEV)
-	@nice $(BIN)/python -m pytest -q $(UNIT_GATEWAY) $(addprefix --ignore=,$(UNIT_PROXY) $(UNIT_FLEET))
+	@$(GROUP) $@ nice $(BIN)/python -m pytest -q $(UNIT_GATEWAY) $(addprefix --ignore=,$(UNIT_PROXY) $(UNIT_FLEET))
 
 unit-fleet: $(DEV)
-	@nice $(BIN)/python -m pytest -q $(UNIT_FLEET)
+	@$(GROUP) $@ nice $(BIN)/python -m pytest -q $(UNIT_FLEET)
 
 unit-bench: $(DEV)
-	@nice $(BIN)/python -m pytest -q $(UNIT_BENCH) $(addprefix --ignore=,$(UNIT_MODELS))
+	@$(GROUP) $@ nice $(BIN)/python -m pytest -q $(UNIT_BENCH) $(addprefix --ignore=,$(UNIT_MODELS))
 
 unit-models: $(DEV)
-	@nice $(BIN)/python -m pytest -q $(UNIT_MODELS)
+	@$(GROUP) $@ nice $(BIN)/python -m pytest -q $(UNIT_MODELS)
 
 unit-rest: $(DEV) $(PROMETHEUS)
-	@nice $(BIN)/python -m pytest -q tests/unit $(addprefix --ignore=,$(UNIT_MODELS) \
+	@$(GROUP) $@ nice $(BIN)/python -m pytest -q tests/unit $(addprefix --ignore=,$(UNIT_MODELS) \
 	    $(UNIT_GATEWAY) $(UNIT_POLICIES) $(UNIT_BENCH) $(UNIT_SERVERS))
 
 unit-servers: $(DEV)
-	@nice $(BIN)/python -m pytest -q $(UNIT_SERVERS)
+	@$(GROUP) $@ nice $(BIN)/python -m pytest -q $(UNIT_SERVERS)
 
 test-unit: $(DEV)
-	@$(MAKE) --no-print-directory --jobs 5 --output-sync=target $(UNIT_GROUPS)
+	$(call run_groups,5,$(UNIT_GROUPS))
 
 # One process each, of about the same time. Drafting and the rest import vLLM once for their forked
 # engines; the servers are processes of their own.
@@ -191,26 +209,32 @@ ENGINE_GROUPS := engine-drafting engine-serving engine-rest
 ENGINE_AFTER :=
 $(ENGINE_GROUPS): $(ENGINE_AFTER)
 
-engine-serving: $(DEV) $(CLIENTS_IN)
+engine-serving: $(DEV)
+	@$(GROUP) $@ $(MAKE) --no-print-directory run-serving
+
+run-serving: $(CLIENTS_IN)
 	@$(BIN)/python -m pytest -q --durations 5 $(ENGINE_SERVING)
 
 engine-drafting: $(DEV)
-	@$(BIN)/python -m pytest -q --durations 5 $(ENGINE_DRAFTING)
+	@$(GROUP) $@ $(BIN)/python -m pytest -q --durations 5 $(ENGINE_DRAFTING)
 
 engine-rest: $(DEV)
-	@$(BIN)/python -m pytest -q --durations 5 tests/engine $(addprefix --ignore=,$(ENGINE_SERVING) $(ENGINE_DRAFTING))
+	@$(GROUP) $@ $(BIN)/python -m pytest -q --durations 5 tests/engine $(addprefix --ignore=,$(ENGINE_SERVING) $(ENGINE_DRAFTING))
 
 test-engine: $(DEV)
-	@$(MAKE) --no-print-directory --jobs 3 --output-sync=target $(ENGINE_GROUPS)
+	$(call run_groups,3,$(ENGINE_GROUPS))
 
 # Each client is a process that takes seconds to import and waits for Retry-After. `nice`: the chaos
 # tests of `make test` go first, and these before the unit tests.
-test-clients: $(DEV) $(CLIENTS_IN) $(JDK)
+test-clients: $(DEV)
+	@$(GROUP) $@ $(MAKE) --no-print-directory run-clients
+
+run-clients: $(CLIENTS_IN) $(JDK)
 	@nice -n 5 $(BIN)/python -m pytest -q --numprocesses 2 tests/clients
 
 # The live view in headless Chromium.
 test-browser: $(DEV) $(CHROMIUM)
-	@nice $(BIN)/python -m pytest -q tests/browser
+	@$(GROUP) $@ nice $(BIN)/python -m pytest -q tests/browser
 
 # The gateway and the tools before llama.cpp's server, llama-cpp-python's and `transformers serve`. The
 # first time builds the former two, which takes a quarter of an hour of processor time. One process: their time limits are tight.
@@ -258,7 +282,7 @@ check: lint test-unit
 # Most of the time goes into waiting for killed processes. The tests of a file share a gateway and its
 # replicas.
 chaos: $(DEV) $(PROMETHEUS)
-	@$(BIN)/python -m pytest -q --numprocesses 3 --dist loadfile tests/chaos
+	@$(GROUP) $@ $(BIN)/python -m pytest -q --numprocesses 3 --dist loadfile tests/chaos
 
 # Needs an idle machine: it measures time and memory.
 soak: $(DEV)
@@ -275,10 +299,11 @@ soak: $(DEV)
 WAITING := chaos unit-servers unit-rest unit-proxy unit-fleet unit-gateway unit-bench test-clients test-browser
 COMPUTING := lint site unit-models unit-policies
 
+TEST_GROUPS := $(WAITING) $(COMPUTING) $(ENGINE_GROUPS)
+
 test:
 	@$(MAKE) --no-print-directory --jobs 2 $(DEV) programs
-	@$(MAKE) --no-print-directory --jobs 5 --output-sync=target ENGINE_AFTER="$(WAITING)" \
-	    $(WAITING) $(COMPUTING) $(ENGINE_GROUPS)
+	$(call run_groups,5,$(TEST_GROUPS),ENGINE_AFTER="$(WAITING)")
 
 clean:
 	rm -rf $(VENV) $(CLIENTS) tests/clients/node/node_modules build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -113,6 +113,7 @@ class Page:
                             return
                     except PageError:
                         pass  # a page that is being replaced has no document
+                    # sleep: the pause between two looks decides nothing
                     await asyncio.sleep(0.05)
         except TimeoutError:
             shown = await self.evaluate("document.body.innerText.slice(0, 1500)")
@@ -202,6 +203,7 @@ async def running_chromium(program: ChromiumProgram, folder: Path) -> AsyncItera
             while not port_file.exists() or not port_file.read_text().strip():
                 if process.returncode is not None:
                     raise RuntimeError(f"Chromium ended with {process.returncode}")
+                # sleep: the pause between two looks decides nothing
                 await asyncio.sleep(0.05)
         port = port_file.read_text().splitlines()[0]
         async with aiohttp.ClientSession() as http:

@@ -64,6 +64,7 @@ async def main() -> None:
                     load = asyncio.create_task(
                         _send_load(gateway, other.url, folder, options.seconds)
                     )
+                    # sleep: the picture shows this much time; no test reads it
                     await asyncio.sleep(options.seconds)
                     async with running_chromium(find_chromium(), folder / "profile") as browser:
                         if "dashboard" in chosen:
@@ -93,6 +94,7 @@ async def _send_load(gateway: GatewayProcess, failing_url: str, folder: Path, se
             for _ in range(1 + phase):
                 model = draws.choice((MODEL, "chat", "chat"))
                 tasks.create_task(_send(http, gateway.url, model, draws.randint(20, 120)))
+            # sleep: a load for a picture, which no test reads
             await asyncio.sleep(0.5)
 
 
@@ -118,6 +120,7 @@ async def _take_dashboard(
                 await page.set_dark(is_dark)
                 await page.open(f"{gateway.admin_url}/dashboard", width=width, height=height)
                 await page.until("document.querySelectorAll('#replicas tr').length > 0")
+                # sleep: for a picture, which no test reads
                 await asyncio.sleep(1.5)
                 name = f"live-view-{'dark' if is_dark else 'light'}{ending}.png"
                 _write(target / name, await page.screenshot())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Sequence
@@ -28,6 +27,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 HAS_FOCUS = "document.activeElement?.id === 'key'"
 """What is typed before goes nowhere, on a page that is still being shown."""
 IS_LIVE = "document.querySelector('#status')?.classList.contains('live')"
+NUM_DRAWN = """(document.querySelectorAll('.plot')[5]?.querySelector('path.line')
+?.getAttribute('d').match(/[ML]/g) ?? []).length"""
 NUM_ROWS = "document.querySelectorAll('#replicas tr').length"
 WIDE, NARROW = 1280, 390
 
@@ -45,6 +46,16 @@ async def opened(
         await page.open(f"{served.gateway.admin_url}/dashboard", width=width, height=height)
         await page.until(IS_LIVE)
         yield control
+
+
+async def two_updates_shown(page: Page, served: Served) -> None:
+    """Wait until the page has drawn two more updates."""
+    live = served.gateway._live
+    assert live._history.last is not None
+    for _ in range(2):
+        await live.take_snapshot()
+    num_drawn = live._history.last.number - 1  # the first value of a rate comes with the second
+    await page.until(f"{NUM_DRAWN} >= {num_drawn}")
 
 
 async def press_tab_until(page: Page, condition: str) -> None:
@@ -88,7 +99,7 @@ async def test_it_shows_what_the_gateway_knows(page: Page, serve: Serve) -> None
 
 async def test_it_asks_nobody_but_the_gateway(page: Page, serve: Serve) -> None:
     async with serve() as served, opened(page, served):
-        await asyncio.sleep(1.5)
+        await two_updates_shown(page, served)
         assert page.requests
         assert all(url.startswith(served.gateway.admin_url) for url in page.requests), page.requests
     assert page.problems == []
@@ -141,7 +152,7 @@ async def test_fifty_replicas_are_shown_and_those_with_a_problem_are_found(
         visible = "[...document.querySelectorAll('#replicas tr')].filter((row) => !row.hidden)"
         assert await page.evaluate(f"{visible}.length") == 1
         assert "replica-07" in await page.evaluate(f"{visible}[0].innerText")
-        await asyncio.sleep(1.2)  # an update does not bring the others back
+        await two_updates_shown(page, served)  # an update does not bring the others back
         assert await page.evaluate(f"{visible}.length") == 1
         served.source.current = many_replicas(served, 3)
         await page.until(f"{NUM_ROWS} === 3")
@@ -256,10 +267,10 @@ async def test_a_refused_page_says_why_without_asking_for_the_history(
         for connection in list(served.gateway._admin._server.server_state.connections):
             connection.transport.abort()
         status = "document.querySelector('#status').innerText"
-        await page.until(f"{status}.includes('viewers watch already')", within_s=30)
+        await page.until(f"{status}.includes('viewers watch already')", within_s=60)
         assert f"{served.gateway.admin_url}/dashboard/state" not in page.requests
         monkeypatch.undo()
-        await page.until(IS_LIVE, within_s=30)
+        await page.until(IS_LIVE, within_s=60)
         await until(lambda: live.num_viewers == 1)
 
 
@@ -277,7 +288,7 @@ async def test_a_gap_in_the_updates_brings_the_whole_history_again(
         monkeypatch.undo()
         await until(lambda: page.requests.count(events) == 2)
         await page.until(IS_LIVE)
-        await asyncio.sleep(1.5)  # the updates that follow fit
+        await two_updates_shown(page, served)  # the updates that follow fit
         assert page.requests.count(events) == 2
     assert page.problems == []
 
@@ -332,7 +343,13 @@ async def test_with_admin_keys_a_browser_logs_in_and_out(
         change_text(file, lambda _: "")  # the key is revoked
         await page.until("location.pathname === '/dashboard/login'", within_s=60)
         change_text(file, lambda _: line)
-        await asyncio.sleep(1.2)  # until the gateway has read it
+        admin = {"authorization": f"Bearer {join_key('readaaaa', SECRET)}"}
+
+        async def has_been_read() -> bool:
+            answer = await served.admin.get("/dashboard/state", headers=admin)
+            return answer.status_code == 200
+
+        await until(has_been_read)
         await page.until(HAS_FOCUS)
         await page.type(join_key("readaaaa", SECRET))
         await page.press("Enter", code=13, text="\r")

@@ -8,6 +8,8 @@ import json
 import time
 from enum import StrEnum
 
+from polling import until
+
 from chaos.expected_requests import COMPLETIONS, ExpectedRequest
 from chaos.fleet import Fleet
 
@@ -56,8 +58,7 @@ async def disconnect_at(
 
 
 async def _wait_until_queued(fleet: Fleet) -> None:
-    while not await asyncio.to_thread(lambda: fleet.gateway.queue_length):  # noqa: ASYNC110
-        await asyncio.sleep(_POLL_S)
+    await until(lambda: asyncio.to_thread(lambda: fleet.gateway.queue_length))
 
 
 async def _read_until(
@@ -81,11 +82,14 @@ async def _wait_at_replica(fleet: Fleet, request_id: str, moment: Moment) -> Non
     while True:
         for record in fleet.records_of(request_id):
             if moment is Moment.IN_PREFILL:
+                # sleep: the client may leave at any moment of its request
                 await asyncio.sleep(0.05)
                 return
             if record.ending is not None:
                 return
             if record.first_token_s is not None and moment is not Moment.LAST_TOKEN:
+                # sleep: the client may leave at any moment of its request
                 await asyncio.sleep(0.1 if moment is Moment.SOME_TOKENS else 0)
                 return
+        # sleep: the pause between two looks decides nothing
         await asyncio.sleep(_POLL_S)

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 
 import httpx
 import psutil
+from polling import wait_until
 
 from chaos.authorization import authorization
 from chaos.gateway_process import HTTP, GatewayProcess, start_gateway
@@ -62,7 +62,7 @@ class Fleet:
         for mock_vllm in self.mock_vllms:
             if mock_vllm.returncode is None:
                 with contextlib.suppress(httpx.HTTPError):  # it may be dying
-                    HTTP.delete(f"{mock_vllm.url}/mock_vllm/faults", timeout=20)
+                    HTTP.delete(f"{mock_vllm.url}/mock_vllm/faults", timeout=60)
 
     def restore(self) -> None:
         """Clear faults, restart dead replicas, and wait until all are ready and idle."""
@@ -198,12 +198,3 @@ def _merged(config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     """Merge two configurations section by section."""
     names: Sequence[str] = [*config, *(name for name in changes if name not in config)]
     return {name: {**config.get(name, {}), **changes.get(name, {})} for name in names}
-
-
-def wait_until(condition: Callable[[], bool], within_s: float = 60.0) -> None:
-    """Wait until the condition is true, checking every 20 ms."""
-    deadline_s = time.monotonic() + within_s
-    while not condition():
-        if time.monotonic() > deadline_s:
-            raise TimeoutError(f"the condition was not true within {within_s:g} s")
-        time.sleep(0.02)

@@ -19,6 +19,7 @@ from typing import Any
 import httpx
 import psutil
 import yaml
+from polling import wait_until
 
 HTTP = httpx.Client(timeout=60, trust_env=False, limits=httpx.Limits(max_keepalive_connections=0))
 """Shared by all queries of the tests: creating a client takes 30 ms."""
@@ -55,7 +56,7 @@ class GatewayProcess:
         """Whether a process accepts connections on the data port."""
         host, _, port = self.url.removeprefix("http://").partition(":")
         try:
-            with socket.create_connection((host, int(port)), timeout=1):
+            with socket.create_connection((host, int(port)), timeout=60):
                 return True
         except OSError:
             return False
@@ -94,6 +95,7 @@ class GatewayProcess:
                     f"fewer than {num_replicas} replicas ready within {within_s:g} s: "
                     f"{self.replicas()}"
                 )
+            # sleep: the pause between two looks decides nothing
             time.sleep(0.05)
         return time.monotonic() - start_s
 
@@ -105,12 +107,7 @@ class GatewayProcess:
         file = self.log.with_name("tasks")
         file.unlink(missing_ok=True)
         os.kill(self.pid, signal.SIGUSR1)
-        deadline_s = time.monotonic() + 60
-        while not file.exists() or not file.read_text():
-            if time.monotonic() > deadline_s:
-                raise TimeoutError("the gateway did not write its number of tasks within 60 s")
-            time.sleep(0.02)
-        return int(file.read_text())
+        return int(wait_until(lambda: file.exists() and file.read_text()))
 
     def num_fds(self) -> int:
         return psutil.Process(self.pid).num_fds()

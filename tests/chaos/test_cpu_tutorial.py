@@ -36,7 +36,7 @@ def gateway(tmp_path: Path) -> Iterator[GatewayProcess]:
         config = {"engine": {"replicas": 0}, "replicas": [{"url": engine.url}]}
         (tmp_path / "server").mkdir()
         with start_gateway(tmp_path / "server", config) as started:
-            started.wait_ready(1, within_s=30)
+            started.wait_ready(1, within_s=60)
             yield started
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from polling import wait_until
 
 from chaos.gateway_process import HTTP
 from chaos.monitoring.monitored_gateway import MonitoredGateway, running_gateway
@@ -61,7 +61,7 @@ def test_drafts_that_are_rejected_at_a_fixed_length_are_found(
 ) -> None:
     running.run_steps(acceptance=0.0, num_requests=16)
     running.patch("/admin/governor", {"draft_length": 4})
-    time.sleep(1.0)
+    wait_until(lambda: _governor(running)["draft_length"] == 4)
     document = _diagnose(running, tmp_path, "--seconds", "4")
     (finding,) = document["findings"]
     assert (finding["id"], finding["subject"]) == ("speculation-loses", "engine-0")

@@ -129,6 +129,7 @@ async def test_crash_loop(fleet: Fleet) -> None:
                 num_deaths += 1
                 await asyncio.to_thread(mock_vllm.start)
                 fleet.add_fault(0, kind="die", after_tokens=3)
+            # sleep: the pause between two looks decides nothing
             await asyncio.sleep(0.05)
 
     fleet.add_fault(0, kind="die", after_tokens=3)
@@ -179,7 +180,8 @@ async def test_a_request_that_kills_engines_kills_at_most_three() -> None:
         (transcript,) = await send_all(fleet, [expected_request(0)], name="poison")
         assert transcript.status == 503
         await asyncio.to_thread(wait_until, lambda: num_dead(fleet) >= 3)
-        await asyncio.sleep(0.2)  # a fourth attempt would kill within this time
+        # sleep: a fourth attempt would kill within this time; none comes within more, either
+        await asyncio.sleep(0.2)
         assert num_dead(fleet) == 3
         assert len(fleet.records_of(transcript.request_id)) == 3
 

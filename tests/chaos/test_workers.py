@@ -92,6 +92,7 @@ async def test_a_killed_worker_is_restarted_and_totals_never_fall(fleet: Fleet) 
         while not is_over.is_set():
             metrics = await asyncio.to_thread(fleet.gateway.metrics)
             totals.append(metrics[completed])
+            # sleep: the pause between two looks decides nothing
             await asyncio.sleep(0.01)
 
     watching = asyncio.create_task(watch())

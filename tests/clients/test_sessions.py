@@ -6,11 +6,10 @@ tests compare what the client returned, and what the engine received, with the s
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Callable
 
 import pytest
+from polling import until
 
 from clients.conftest import Served
 from clients.real_clients import CLIENTS, Client, run_session
@@ -60,12 +59,5 @@ async def test_a_session_gives_the_expected_results(served: Served, client: Clie
     assert engine.tries["error 429"] == 2
     assert engine.tries["error 500"] == client.num_attempts_at_500
     assert engine.tries["error 503"] >= 2
-    await wait_until(lambda: engine.num_aborted == 1)
-    await wait_until(lambda: served.gateway.traffic.num_in_flight("r0") == 0)
-
-
-async def wait_until(condition: Callable[[], bool], within_s: float = 60.0) -> None:
-    """Wait until the condition is true, checking every 5 ms."""
-    async with asyncio.timeout(within_s):
-        while not condition():  # noqa: ASYNC110 - there is no event to wait for
-            await asyncio.sleep(0.005)
+    await until(lambda: engine.num_aborted == 1)
+    await until(lambda: served.gateway.traffic.num_in_flight("r0") == 0)

@@ -178,6 +178,7 @@ def slow_down_replay_recording() -> None:
         started_s = time.perf_counter()
         probs = probs_before_sampling(*arguments)
         if probs is not None:
+            # sleep: the injected fault is that this takes time
             time.sleep(0.004)
             recorded_s = time.perf_counter() - started_s
         return probs

@@ -75,11 +75,12 @@ class Server:
         while not self._serves():
             if self._process.poll() is not None or time.monotonic() > deadline_s:
                 raise RuntimeError(f"{self.command[0]} does not serve: {self.log.read_text()}")
+            # sleep: the pause between two looks decides nothing
             time.sleep(0.1)
 
     def _serves(self) -> bool:
         try:
-            return HTTP.get(f"{self.url}/v1/models", timeout=5).status_code == 200
+            return HTTP.get(f"{self.url}/v1/models", timeout=60).status_code == 200
         except httpx.HTTPError:
             return False
 

@@ -100,5 +100,6 @@ def seconds_until(condition: Callable[[], bool], within_s: float) -> float:
     while not condition():
         if time.monotonic() - began_s > within_s:
             raise TimeoutError(f"not within {within_s:g} s")
+        # sleep: the pause between two looks decides nothing
         time.sleep(0.05)
     return time.monotonic() - began_s

@@ -101,9 +101,9 @@ def test_the_server_stops_when_the_client_leaves(service: Service) -> None:
     """It would compute the rest of the context otherwise, and the next request would wait."""
     with open_stream(service.gateway.url, COMPLETIONS, completion("def f(", CONTEXT - 8), 2):
         pass
-    seconds_until(lambda: service.gateway.num_in_flight == 0, within_s=5)
+    seconds_until(lambda: service.gateway.num_in_flight == 0, within_s=60)
     log = service.server.log
-    seconds_until(lambda: "Disconnected from client" in log.read_text(), within_s=20)
+    seconds_until(lambda: "Disconnected from client" in log.read_text(), within_s=60)
 
 
 def test_polls_do_not_interrupt_a_long_answer(service: Service) -> None:

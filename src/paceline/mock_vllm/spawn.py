@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import random
 import signal
@@ -17,8 +16,16 @@ from types import TracebackType
 class SpawnedMockVllm:
     """A mock server in a child process. A restart keeps its port. Call `close`, or use `with`."""
 
-    def __init__(self, flags: Sequence[str], port: int, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        flags: Sequence[str],
+        port: int,
+        environment: Mapping[str, str],
+        reservation: socket.socket | None = None,
+    ) -> None:
+        """`reservation` keeps the port from all other programs, until this is closed."""
         self.port = port
+        self._reservation = reservation
         self._flags = tuple(flags)
         self._environment = dict(environment)
         self._process: subprocess.Popen[bytes] | None = None
@@ -40,7 +47,7 @@ class SpawnedMockVllm:
         assert self._process is not None
         return self._process.poll()
 
-    def start(self, timeout_s: float = 20.0) -> None:
+    def start(self, timeout_s: float = 60.0) -> None:
         """Start or restart the server on the same port; returns when it listens.
 
         Raises `RuntimeError` if the process ends first, `TimeoutError` after `timeout_s`.
@@ -86,7 +93,7 @@ class SpawnedMockVllm:
         self._signal(signal.SIGTERM)
         self.wait()
 
-    def wait(self, timeout_s: float = 20.0) -> int:
+    def wait(self, timeout_s: float = 60.0) -> int:
         """Wait for the process to end and return its exit code."""
         assert self._process is not None
         return self._process.wait(timeout_s)
@@ -96,6 +103,8 @@ class SpawnedMockVllm:
         if self._process is not None and self._process.poll() is None:
             self.kill()
         self._close_pipe()
+        if self._reservation is not None:
+            self._reservation.close()
 
     def __enter__(self) -> SpawnedMockVllm:
         return self
@@ -133,7 +142,10 @@ def spawn_mock_vllm(*flags: str, port: int | None = None) -> SpawnedMockVllm:
         server.kill()
         server.start()
     """
-    spawned = SpawnedMockVllm(flags, _free_port() if port is None else port, _environment())
+    reservation = _reserve_port() if port is None else None
+    port = reservation.getsockname()[1] if reservation is not None else port
+    assert port is not None
+    spawned = SpawnedMockVllm(flags, port, _environment(), reservation)
     spawned.start()
     return spawned
 
@@ -143,13 +155,21 @@ def _environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
 
 
-def _free_port() -> int:
-    """A free port that the system gives no program that asks for any, also while the mock is down.
+def _reserve_port() -> socket.socket:
+    """A socket on a free port that no other program gets, also while the mock is down.
+
+    It does not listen: connections are refused until the mock listens, which may bind the same port
+    because both sockets allow that. One that is bound without that permission is refused.
 
     Raises `RuntimeError` if there is none.
     """
     for _ in range(100):
-        port = random.randrange(10_000, 20_000)
-        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            return port
+        reservation = socket.socket()
+        try:
+            reservation.bind(("127.0.0.1", random.SystemRandom().randrange(10_000, 20_000)))
+        except OSError:
+            reservation.close()
+            continue
+        reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        return reservation
     raise RuntimeError("100 ports of 127.0.0.1 from 10000 to 20000 are in use")

@@ -85,8 +85,10 @@ async def _in_both_halves(
         drawn = random.Random(f"{seed}-{indices.start}")
         loop, struck_s = asyncio.get_running_loop(), -_LIFE_S
         for _ in range(num_faults):
+            # sleep: no two faults strike a replica at once; a longer pause is as good
             await asyncio.sleep(max(0.0, struck_s + _LIFE_S - loop.time()))
             await _wait_ready(fleet, {f"r{index}" for index in indices})
+            # sleep: faults strike at random moments
             await asyncio.sleep(drawn.uniform(*_PAUSE_S))
             struck_s, start_s = loop.time(), time.time()
             index = drawn.choice(indices)
@@ -102,24 +104,34 @@ async def _in_both_halves(
 
 
 async def _wait_ready(fleet: Fleet, names: set[str]) -> None:
-    async with asyncio.timeout(_READY_WITHIN_S):
-        while True:
-            states = await asyncio.to_thread(fleet.gateway.replicas)
-            if names <= {one["name"] for one in states if one["state"] == "ready"}:
-                return
-            await asyncio.sleep(_POLL_S)
+    async def are_ready() -> bool:
+        states = await asyncio.to_thread(fleet.gateway.replicas)
+        return names <= {one["name"] for one in states if one["state"] == "ready"}
+
+    if not await _comes_true(are_ready, _READY_WITHIN_S):
+        raise TimeoutError(f"not ready within {_READY_WITHIN_S:g} s: {sorted(names)}")
 
 
 async def _is_noticed(fleet: Fleet, index: int, max_in_flight: int) -> bool:
     """Wait until the replica is out of service and has no more requests than these; false if that
     takes too long."""
-    deadline_s = time.monotonic() + _NOTICED_WITHIN_S
-    while time.monotonic() < deadline_s:
+
+    async def is_out() -> bool:
         state = await asyncio.to_thread(_state_of, fleet, index)
-        if state["state"] != "ready" and state["in_flight"] <= max_in_flight:
-            return True
+        return state["state"] != "ready" and state["in_flight"] <= max_in_flight
+
+    return await _comes_true(is_out, _NOTICED_WITHIN_S)
+
+
+async def _comes_true(condition: Callable[[], Awaitable[bool]], within_s: float) -> bool:
+    """Ask 20 times a second: each is a request to the gateway that is under load."""
+    deadline_s = time.monotonic() + within_s
+    while not await condition():
+        if time.monotonic() > deadline_s:
+            return False
+        # sleep: the pause between two looks decides nothing
         await asyncio.sleep(_POLL_S)
-    return False
+    return True
 
 
 def _state_of(fleet: Fleet, index: int) -> dict[str, Any]:

@@ -84,6 +84,7 @@ async def run_streams(
                     fleet.gateway.url, request.path, request.body, request_id, fleet.key
                 )
                 await reader.send()
+                # sleep: a client that is slow by design; its answer is the same
                 await asyncio.sleep(drawn.uniform(*shape.slow_pause_s))
                 transcript = await reader.read(_BYTES_PER_READ)
             else:

@@ -102,6 +102,7 @@ class _Governed:
                     is_clean=True,
                 )
             )
+            # sleep: a step of the engine takes time; nothing depends on how much
             time.sleep(_STEP_S)
 
     def _draw(self, length: int, acceptance: float) -> int:

@@ -91,6 +91,7 @@ class MonitoredGateway:
         end_s = time.monotonic() + seconds
         while time.monotonic() < end_s:
             self.send("broken")
+            # sleep: requests come again and again; at which rate decides nothing
             time.sleep(0.05)
 
     def reject_drafts(self) -> None:
@@ -169,11 +170,11 @@ def _running_remotes() -> Iterator[dict[str, str]]:
     servers = {name: MockVllm(settings) for name, settings in REMOTES.items()}
     try:
         for server in servers.values():
-            asyncio.run_coroutine_threadsafe(server.__aenter__(), loop).result(10)
+            asyncio.run_coroutine_threadsafe(server.__aenter__(), loop).result(60)
         yield {name: server.url for name, server in servers.items()}
     finally:
         for server in servers.values():
-            asyncio.run_coroutine_threadsafe(server.__aexit__(), loop).result(10)
+            asyncio.run_coroutine_threadsafe(server.__aexit__(), loop).result(60)
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()

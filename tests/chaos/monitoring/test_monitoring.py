@@ -11,7 +11,9 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
+from polling import wait_until
 
+from chaos.gateway_process import HTTP
 from chaos.monitoring.monitored_gateway import CONDITIONS, MonitoredGateway, running_gateway
 from chaos.monitoring.prometheus_server import PrometheusServer, start_prometheus
 from paceline.monitoring.alerts import AlertOptions, alerts, render_alert_rules
@@ -52,18 +54,26 @@ def queries_of_dashboards() -> list[str]:
     ]
 
 
+def steps_of(gateway: MonitoredGateway) -> int:
+    """The steps that the governed engine has made."""
+    state = HTTP.get(f"{gateway.gateway.admin_url}/admin/governor").json()
+    return int(state["replicas"]["engine-0"]["steps_total"])
+
+
 def test_every_query_of_the_dashboards_returns_data(
     gateway: MonitoredGateway, prometheus: PrometheusServer
 ) -> None:
     for change in ({"draft_length": 2}, {"draft_length": 3}, {"policy": "goodput"}):
         gateway.patch("/admin/governor", change)  # the next step makes it a change of the length
-        time.sleep(0.2)
+        num_steps = steps_of(gateway)
+        wait_until(lambda num_steps=num_steps: steps_of(gateway) > num_steps + 1)
     empty = queries_of_dashboards()
     assert len(empty) > 40
     deadline_s = time.monotonic() + WITHIN_S
     gateway.send_load()
     while empty and time.monotonic() < deadline_s:
         gateway.send_load(num_streams=2)
+        # sleep: the pause between two looks decides nothing
         time.sleep(0.3)
         empty = [expr for expr in empty if not prometheus.values(expr)]
     assert empty == []

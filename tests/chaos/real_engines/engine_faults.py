@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from polling import until
+
 from chaos.engines import Victim, signal_engine
 from chaos.gateway_process import GatewayProcess
 
@@ -58,9 +60,9 @@ async def _wait_states(
     gateway: GatewayProcess, condition: Callable[[dict[str, bool]], bool], within_s: float
 ) -> None:
     """Wait until this holds for the replicas, which are given as name to whether it is ready."""
-    async with asyncio.timeout(within_s):
-        while True:
-            states = await asyncio.to_thread(gateway.replicas)
-            if condition({one["name"]: one["state"] == "ready" for one in states}):
-                return
-            await asyncio.sleep(0.05)
+
+    async def holds() -> bool:
+        states = await asyncio.to_thread(gateway.replicas)
+        return condition({one["name"]: one["state"] == "ready" for one in states})
+
+    await until(holds, within_s)

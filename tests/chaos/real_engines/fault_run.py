@@ -80,6 +80,7 @@ class FaultRun:
         async def inject_all(has_full_load: asyncio.Event) -> None:
             for fault in faults:
                 has_full_load.set()
+                # sleep: faults strike at random moments
                 await asyncio.sleep(self._random.uniform(*_UNDER_LOAD_S))
                 start_s = time.monotonic()
                 await inject(self._gateway, fault)
@@ -187,6 +188,7 @@ class FaultRun:
         body = body_of(kind, self._load.model, prompt.text, self._max_tokens(kind))
         reader = SlowReader(self._gateway.url, kind.path, body, request_id)
         await reader.send()
+        # sleep: a client that is slow by design; its answer is the same
         await asyncio.sleep(drawn.uniform(*self._load.slow_pause_s))
         return await reader.read(_BYTES_PER_READ)
 

@@ -20,6 +20,7 @@ from chaos.expected_requests import (
     send_all,
 )
 from chaos.fleet import Fleet, running_fleet, wait_until
+from chaos.gateway_process import HTTP
 from chaos.slow_clients.slow_reader import SlowReader
 
 ABOUT_ALL_BUFFERS = (1400, 1400, 1400, 1400, 700, 750, 800, 850, 900, 950, 1000, 1050)
@@ -46,6 +47,7 @@ class WaitingStream:
 
 async def waiting_streams(fleet: Fleet, name: str, lengths: Sequence[int]) -> list[WaitingStream]:
     """Send requests whose clients do not read, until the gateway waits for them."""
+    before = num_generated(fleet)
     requests = [
         expected_request(number, max_tokens=length, eos_every_tokens=0)
         for number, length in enumerate(lengths)
@@ -58,8 +60,8 @@ async def waiting_streams(fleet: Fleet, name: str, lengths: Sequence[int]) -> li
     ]
     for stream in streams:
         await stream.reader.send()
-    await asyncio.to_thread(wait_until, lambda: fleet.num_started(name) == len(streams))
-    await asyncio.sleep(1.4)  # the replicas send some 1,400 tokens
+    enough = before + sum(min(length, 1400) for length in lengths)
+    await asyncio.to_thread(wait_until, lambda: num_generated(fleet) >= enough)
     return streams
 
 
@@ -75,6 +77,16 @@ async def errors_of(streams: Sequence[WaitingStream], bytes_per_read: int = 6553
         for one, transcript in zip(streams, transcripts, strict=True)
         for error in one.request.errors_in(transcript)
     ]
+
+
+def num_generated(fleet: Fleet) -> float:
+    """Tokens that the replicas have generated; clients that do not read hold none of them back."""
+    total = 0.0
+    for mock_vllm in fleet.mock_vllms:
+        lines = HTTP.get(f"{mock_vllm.url}/metrics").text.splitlines()
+        (line,) = (one for one in lines if one.startswith("vllm:generation_tokens_total{"))
+        total += float(line.rpartition(" ")[2])
+    return total
 
 
 def num_moved(fleet: Fleet, streams: Sequence[WaitingStream]) -> int:

@@ -40,6 +40,7 @@ async def test_bodies_that_never_end(fleet: Fleet) -> None:
             requests = [expected_request(number, max_tokens=8) for number in range(4)]
             transcripts = await send_all(fleet, requests, name=f"slow-body-{start_s}")
             assert {transcript.ending for transcript in transcripts} == {Ending.COMPLETED}
+            # sleep: clients that are slow by design; slower ones are served no other way
             await asyncio.sleep(0.2)
         wait_until(lambda: fleet.gateway.num_in_flight == 0)
         records = [r for r in fleet.records() if r.begun_s > start_at_s]
@@ -91,6 +92,7 @@ async def test_framing_without_end(fleet: Fleet) -> None:
         writer.write(head + endless)
         for _ in range(100):
             writer.write(b"a: b\r\n" * 2000 if endless.endswith(b"\n") else b"a" * 10_000)
+            # sleep: the bytes arrive in several reads; how they are divided decides nothing
             await asyncio.sleep(0.002)
             if answering.done():
                 break

@@ -34,7 +34,8 @@ async def test_clients_that_never_read(fleet: Fleet) -> None:
         body = {"model": MODEL, "prompt": "x", "max_tokens": MANY_TOKENS, "stream": True}
         for client in sockets:
             client.sendall(request_head(body) + json.dumps(body).encode())
-        await asyncio.sleep(4)  # time for some 1,000 tokens per stream
+        # sleep: time for some 1,000 tokens per stream; the limit holds after any time
+        await asyncio.sleep(4)
         wait_until(lambda: fleet.gateway.num_in_flight == NUM_CLIENTS)
         grown_bytes = fleet.gateway.rss_bytes() - before_bytes
         assert grown_bytes / NUM_CLIENTS < MIB

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
-from chaos.gateway_process import HTTP
+from polling import wait_until
 
-_CHECK_S = 0.2
+from chaos.gateway_process import HTTP
 
 
 def swap_draft(
@@ -17,14 +16,14 @@ def swap_draft(
     body = {"draft": draft, "allow_outage": allow_outage}
     answer = HTTP.post(f"{admin_url}/admin/draft", json=body)
     assert answer.status_code == 202, answer.text
-    deadline_s = time.monotonic() + within_s
-    while True:
+
+    def ended() -> dict[str, Any] | None:
         swap: dict[str, Any] = HTTP.get(f"{admin_url}/admin/draft").json()["swap"]
-        if swap["state"] != "running":
-            return swap
-        if time.monotonic() > deadline_s:
-            raise TimeoutError(f"the swap did not end within {within_s:g} s: {swap}")
-        time.sleep(_CHECK_S)
+        return None if swap["state"] == "running" else swap
+
+    swap = wait_until(ended, within_s)
+    assert swap is not None
+    return swap
 
 
 def drafts(admin_url: str) -> list[str]:

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from polling import until
 from unit.engine.process.reaping import children_reaped
 
 from chaos.fleet import MAX_MODEL_LEN, MODEL
@@ -107,7 +108,7 @@ async def test_no_client_notices_a_swap(
     async with serving(plan_for(folder, drain_timeout_s)) as gateway:
         load = Load(gateway.url, NUM_CLIENTS)
         running = asyncio.create_task(load.run())
-        await asyncio.sleep(0.5)
+        await until(lambda: load.transcripts)
         ended = []
         for draft in ("new", "broken"):
             swap = await asyncio.to_thread(swap_draft, gateway.admin_url, draft)

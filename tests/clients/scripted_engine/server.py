@@ -81,7 +81,7 @@ class ScriptedEngine:
         try:
             for event, has_text in events:
                 if prompt == "endless":
-                    await asyncio.sleep(0.02)
+                    await asyncio.sleep(0.02)  # sleep: an engine that is slow by design
                 await response.write(event)
                 if has_text and prompt == "break":
                     assert request.transport is not None

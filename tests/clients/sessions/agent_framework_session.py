@@ -21,7 +21,7 @@ from steps import (
 
 
 def transport(api_key: str) -> AsyncOpenAI:
-    return AsyncOpenAI(base_url=BASE_URL, api_key=api_key, max_retries=1, timeout=30)
+    return AsyncOpenAI(base_url=BASE_URL, api_key=api_key, max_retries=1, timeout=60)
 
 
 def agent_of(

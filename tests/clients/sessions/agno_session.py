@@ -18,7 +18,7 @@ from steps import API_KEY, BASE_URL, ERRORS, MODEL, NAMED_TOOL, QUESTION, get_we
 
 def model_of(model: str = MODEL, *, api_key: str = API_KEY, **extra: object) -> VLLM:
     settings = {"temperature": 0, "max_tokens": 24, **extra}
-    return VLLM(id=model, base_url=BASE_URL, api_key=api_key, max_retries=1, timeout=30, **settings)
+    return VLLM(id=model, base_url=BASE_URL, api_key=api_key, max_retries=1, timeout=60, **settings)
 
 
 def agent_of(

@@ -41,7 +41,7 @@ def generator(
         model,
         api_base_url=BASE_URL,
         generation_kwargs={"temperature": 0, "max_tokens": 24, **extra},
-        timeout=30,
+        timeout=60,
         max_retries=1,
     )
 

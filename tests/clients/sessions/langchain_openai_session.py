@@ -20,7 +20,7 @@ from steps import (
 
 
 def model_of(name: str = MODEL, **extra: object) -> ChatOpenAI:
-    settings = {"temperature": 0, "max_tokens": 24, "max_retries": 1, "timeout": 30, **extra}
+    settings = {"temperature": 0, "max_tokens": 24, "max_retries": 1, "timeout": 60, **extra}
     return ChatOpenAI(model=name, base_url=BASE_URL, **{"api_key": API_KEY, **settings})
 
 

@@ -26,7 +26,7 @@ MESSAGES = [{"role": "user", "content": QUESTION}]
 
 
 def complete(messages: list[object], model: str = MODEL, **extra: object) -> object:
-    settings = {"temperature": 0, "max_tokens": 24, "max_retries": 1, "timeout": 30, **extra}
+    settings = {"temperature": 0, "max_tokens": 24, "max_retries": 1, "timeout": 60, **extra}
     return litellm.completion(
         model=f"openai/{model}",
         messages=messages,

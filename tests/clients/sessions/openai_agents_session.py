@@ -42,7 +42,7 @@ def agent_of(
     output_type: type | None = None,
     **extra: object,
 ) -> Agent:
-    client = openai.AsyncOpenAI(base_url=BASE_URL, api_key=api_key, max_retries=1, timeout=30)
+    client = openai.AsyncOpenAI(base_url=BASE_URL, api_key=api_key, max_retries=1, timeout=60)
     return Agent(
         name="session",
         model=OpenAIResponsesModel(model, client),

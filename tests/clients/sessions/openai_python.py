@@ -19,7 +19,7 @@ from steps import (
     run,
 )
 
-client = openai.OpenAI(base_url=BASE_URL, api_key=API_KEY, max_retries=1, timeout=30)
+client = openai.OpenAI(base_url=BASE_URL, api_key=API_KEY, max_retries=1, timeout=60)
 GREEDY = {"model": MODEL, "temperature": 0, "max_tokens": 24}
 MESSAGES = [{"role": "user", "content": QUESTION}]
 

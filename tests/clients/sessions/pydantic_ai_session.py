@@ -30,7 +30,7 @@ def agent_of(
     output_type: object = str,
     **extra: object,
 ) -> Agent:
-    settings = {"temperature": 0, "max_tokens": 24, "max_retries": 1, "timeout": 30, **extra}
+    settings = {"temperature": 0, "max_tokens": 24, "max_retries": 1, "timeout": 60, **extra}
     return Agent(
         model_of(model, api_key),
         model_settings=settings,

@@ -29,7 +29,7 @@ MESSAGES = [{"role": "user", "content": QUESTION}]
 
 def model_of(name: str = MODEL, *, api_key: str = API_KEY, **extra: object) -> OpenAIModel:
     settings = {"temperature": 0, "max_tokens": 24, **extra}
-    client = {"max_retries": 1, "timeout": 30}
+    client = {"max_retries": 1, "timeout": 60}
     return OpenAIModel(name, BASE_URL, api_key, client_kwargs=client, retry=False, **settings)
 
 

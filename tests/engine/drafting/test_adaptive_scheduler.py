@@ -216,6 +216,7 @@ def test_greedy_output_is_the_targets_while_the_length_keeps_changing(
         while not running.done():
             set_to(engine, draft_length=(0, 3, 8, 1, 5)[turn % 5])
             turn += 1
+            # sleep: the length changes during the run; after which steps decides nothing
             time.sleep(0.003)
         governed = [answer["token_ids"] for answer in running.result()]
     assert turn > 5

@@ -92,6 +92,7 @@ def assert_gone(pids: dict[int, str]) -> None:
     deadline_s = time.monotonic() + GONE_WITHIN_S
     while left := {pid: name for pid, name in pids.items() if is_alive(pid)}:
         assert time.monotonic() < deadline_s, f"still there: {left}"
+        # sleep: the pause between two looks decides nothing
         time.sleep(0.05)
 
 
@@ -129,6 +130,7 @@ class Serving:
         deadline_s = time.monotonic() + within_s
         while (answer := self.http.get("/ready")).status_code != expected:
             assert time.monotonic() < deadline_s, f"/ready still says {answer.status_code}"
+            # sleep: the pause between two looks decides nothing
             time.sleep(0.05)
         return answer
 

@@ -83,12 +83,13 @@ def vllm_url(tmp_path: Path) -> Iterator[str]:
                 if httpx.get(f"{url}/health").status_code == 200:
                     break
             assert time.monotonic() < deadline_s, log.read_text()[-3000:]
+            # sleep: the pause between two looks decides nothing
             time.sleep(0.2)
         yield url
     finally:
         process.terminate()
         with suppress(subprocess.TimeoutExpired):
-            process.wait(30)
+            process.wait(60)
         with suppress(ProcessLookupError):
             os.killpg(process.pid, 9)
         process.wait()

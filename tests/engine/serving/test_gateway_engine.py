@@ -68,6 +68,7 @@ class Stack:
             num = await self.num_running()
             if enough(num):
                 return
+            # sleep: the pause between two looks decides nothing
             await asyncio.sleep(0.02)
         pytest.fail(f"{num:g} requests still run")
 
@@ -77,6 +78,7 @@ class Stack:
             shown = (await self.admin.get("/admin/governor")).json()["replicas"]["r0"]
             if shown["draft_length"] == length and not shown["reason"].startswith("as set"):
                 return
+            # sleep: the pause between two looks decides nothing
             await asyncio.sleep(0.02)
         pytest.fail(f"draft_length stays {shown['draft_length']}, {length} was set")
 

@@ -154,6 +154,7 @@ def test_ending_while_the_engine_starts_leaves_nothing(
         while not server.runs(moment):
             assert server.process.poll() is None, server.errors.read_text()
             assert time.monotonic() < deadline_s, f"no process with {moment} was started"
+            # sleep: the pause between two looks decides nothing
             time.sleep(0.1)
         processes = server.descendants()
         server.process.send_signal(number)

@@ -109,4 +109,5 @@ def _wait_until_healthy(server: VllmServer) -> None:
                 if client.get("/health").status_code == 200:
                     return
             assert time.monotonic() < deadline_s, server.log.read_text()[-3000:]
+            # sleep: the pause between two looks decides nothing
             time.sleep(0.1)

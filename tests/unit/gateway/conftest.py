@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -13,6 +12,7 @@ import httpx
 import pytest
 import pytest_asyncio
 import uvloop
+from polling import until
 
 from paceline.gateway import GatewaySettings, Replica, RunningGateway, serve_gateway
 from paceline.gateway.settings import FailureSettings, FleetSettings
@@ -123,13 +123,3 @@ async def served(shared: Served) -> Served:
 def chat(**changes: object) -> dict[str, object]:
     """A valid chat request, changed as given."""
     return {"model": MODEL, "messages": [{"role": "user", "content": "hello"}], **changes}
-
-
-async def until(condition: Callable[[], bool], within_s: float = 60.0) -> None:
-    """Wait until the condition holds; TimeoutError after `within_s`.
-
-    The default is long enough for a busy machine, and shorter than the time limits of `SETTINGS`.
-    """
-    async with asyncio.timeout(within_s):
-        while not condition():  # noqa: ASYNC110 - there is no event to wait for
-            await asyncio.sleep(0.002)

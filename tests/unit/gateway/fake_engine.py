@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from aiohttp import web
+from polling import turns_of_the_event_loop
 
 MODEL = "tiny"
 
@@ -30,8 +31,6 @@ class FakeEngine:
     refusal: tuple[int, dict[str, object]] = (400, {})
     raw: bytes = b""
     raw_type: str = "text/event-stream"
-    raw_after_s: float = 0.0
-    """Time until `raw` is sent as a stream."""
     words: dict[int, str] | None = None
     """Texts of token ids, for /detokenize; None for an engine that cannot."""
     paths: list[str] = field(default_factory=list)
@@ -93,7 +92,7 @@ class FakeEngine:
     async def _do(self, request: web.Request, body: dict[str, object]) -> web.StreamResponse:
         is_chat = request.path == "/v1/chat/completions"
         if self.mode == "hang":
-            await asyncio.sleep(30)
+            await asyncio.Event().wait()
         if self.mode == "refuse":
             return web.json_response(self.refusal[1], status=self.refusal[0])
         if self.mode == "dead":
@@ -111,7 +110,6 @@ class FakeEngine:
         response = web.StreamResponse(headers={"content-type": "text/event-stream"})
         await response.prepare(request)
         if self.mode == "raw":
-            await asyncio.sleep(self.raw_after_s)
             await response.write(self.raw)
             return response
         if request.path == "/v1/responses":
@@ -124,17 +122,17 @@ class FakeEngine:
         for index, token in enumerate(self.tokens):
             event = _event(_chunk(token, is_chat))
             if index == 1 and self.mode == "stall":
-                await asyncio.sleep(30)
+                await asyncio.Event().wait()
             if index == 1 and self.mode == "die":
                 await response.write(event[:20])
-                await asyncio.sleep(0.02)
+                await turns_of_the_event_loop()  # until the gateway has read that
                 assert request.transport is not None
                 request.transport.abort()
                 return response
             if index == 1 and self.mode == "cut":
                 return response
             if self.mode == "drip":
-                await asyncio.sleep(0.02)
+                await asyncio.sleep(0.02)  # sleep: an engine that is slow by design
             for part in [event[i : i + 1] for i in range(len(event))] if self._splits else [event]:
                 await response.write(part)
                 if self._splits:
@@ -145,7 +143,7 @@ class FakeEngine:
             await response.write(_event({**_chunk("", is_chat), "choices": [], "usage": usage}))
         await response.write(b"data: [DONE]\n\n")
         if self.mode == "stall_after_done":
-            await asyncio.sleep(30)
+            await asyncio.Event().wait()
         return response
 
     @property

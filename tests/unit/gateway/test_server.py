@@ -39,7 +39,7 @@ async def test_an_offered_socket_of_another_address_is_not_used(port_name: str) 
             assert {one.getsockname()[0] for one in gateway.sockets} == {"127.0.0.1"}
             assert {gateway.port, gateway.admin_port} == set(ports.values())
             with pytest.raises(ConnectionRefusedError):
-                socket.create_connection(("127.0.0.2", ports[port_name]), timeout=1)
+                socket.create_connection(("127.0.0.2", ports[port_name]), timeout=60)
 
 
 async def test_offered_sockets_of_the_same_addresses_are_used() -> None:

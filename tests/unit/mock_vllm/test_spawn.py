@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 import time
@@ -27,6 +28,15 @@ def test_a_killed_process_breaks_its_stream_and_restarts_on_the_same_port() -> N
             httpx.get(f"{server.url}/health")
         server.start()
         assert httpx.get(f"{server.url}/health").status_code == 200
+
+
+def test_no_other_program_gets_the_port_of_a_server_that_is_down() -> None:
+    with spawn_mock_vllm() as server:
+        server.kill()
+        with socket.socket() as other, pytest.raises(OSError, match="in use"):
+            other.bind(("127.0.0.1", server.port))
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", server.port))
 
 
 def test_a_stopped_process_keeps_its_port_and_does_not_answer() -> None:

@@ -88,7 +88,7 @@ class ObservedQueue:
         async def request() -> None:
             async with self.slot():
                 order.append(name)
-                await asyncio.sleep(hold_s)
+                await asyncio.sleep(hold_s)  # sleep: in simulated time wherever it is above 0
 
         return asyncio.ensure_future(request())
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import gc
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 
@@ -36,3 +37,13 @@ def run_simulated(scenario: Coroutine[Any, Any, None]) -> None:
     finally:
         loop.close()
     assert not faults
+
+
+def simulated(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Run an `async` test in simulated time."""
+
+    @functools.wraps(test)
+    def run(*arguments: Any, **fixtures: Any) -> None:
+        run_simulated(test(*arguments, **fixtures))
+
+    return run

@@ -81,7 +81,7 @@ async def gateway_over(
             for i, (mock_vllm, revision) in enumerate(zip(pair, revisions, strict=True))
         ]
     )
-    failures = FailureSettings(open_s=0.1, replica_wait_s=5)
+    failures = FailureSettings(open_s=0.1, replica_wait_s=60)
     settings = replace(SETTINGS, **{"failures": failures, **changes})
     async with serve_gateway(settings, source) as gateway:
         yield gateway
@@ -200,6 +200,7 @@ async def test_two_deaths_in_one_stream(pair: tuple[SpawnedMockVllm, SpawnedMock
     async with gateway_over(pair) as gateway:
         reading = asyncio.create_task(read_stream(gateway, "/v1/completions", body, pair[0], 10))
         await until(lambda: pair[0].returncode is not None)
+        # sleep: the stream is whole whenever the second one dies
         await asyncio.sleep(10 * TPOT_MS / 1000)
         await asyncio.to_thread(pair[0].start)
         await asyncio.to_thread(pair[1].kill)
@@ -217,6 +218,7 @@ async def test_all_replicas_dead_then_one_back(
         pair[1].kill()
         reading = asyncio.create_task(read_stream(gateway, "/v1/completions", body, pair[0], 10))
         await until(lambda: pair[0].returncode is not None)
+        # sleep: the stream is whole however long no replica serves
         await asyncio.sleep(0.5)
         await asyncio.to_thread(pair[1].start)
         transcript = await reading
@@ -247,7 +249,7 @@ async def test_a_request_whose_client_has_received_nothing_is_made_again(
             asking = asyncio.create_task(
                 client.post("/v1/completions", json={**body, "stream": is_stream})
             )
-            await asyncio.sleep(0.1)
+            await until(lambda: gateway.traffic.num_in_flight("r0") == 1)
             await asyncio.to_thread(pair[0].kill)
             answer = await asking
     assert answer.status_code == 200

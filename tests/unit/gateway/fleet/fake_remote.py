@@ -78,7 +78,7 @@ class FakeRemote(FakeEngine):
         if self.redirect is not None:
             raise web.HTTPTemporaryRedirect(self.redirect + "/health")
         if self.health == 0:
-            await asyncio.sleep(30)
+            await asyncio.Event().wait()
         return web.Response(status=self.health, text=self.health_text)
 
     async def _models(self, request: web.Request) -> web.Response:

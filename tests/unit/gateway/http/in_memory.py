@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import uvicorn
+from polling import turns_of_the_event_loop
 from uvicorn.server import ServerState
 
 from paceline.gateway.http.asgi import App
@@ -75,11 +76,6 @@ def connected(
     transport = RecordingTransport()
     connection.connection_made(transport)
     return connection, transport
-
-
-async def turns_of_the_event_loop(number: int) -> None:
-    for _ in range(number):
-        await asyncio.sleep(0)
 
 
 async def answer_to(app: App, parts: Iterable[bytes]) -> tuple[bytes, bool]:

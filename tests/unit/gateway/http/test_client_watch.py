@@ -7,6 +7,7 @@ import gc
 from typing import Any
 
 import pytest
+from polling import turns_of_the_event_loop
 
 from paceline.gateway.http.body import ClientGone
 from paceline.gateway.http.client_watch import ClientWatch
@@ -33,25 +34,30 @@ class Client:
 
 async def test_work_for_a_client_that_stays_completes() -> None:
     async with ClientWatch(Client()):
-        await asyncio.sleep(0.01)
+        await turns_of_the_event_loop()
 
 
 async def test_work_ends_when_the_client_leaves() -> None:
     client = Client()
-    asyncio.get_running_loop().call_later(0.01, client.has_left.set)
-    with pytest.raises(ClientGone):
+
+    async def work() -> None:
         async with ClientWatch(client):
-            await asyncio.sleep(30)
+            await turns_of_the_event_loop()
+            client.has_left.set()
+            await asyncio.Event().wait()
+
+    with pytest.raises(ClientGone):
+        await work()
     await asyncio.sleep(0)  # nothing of the cancellation is left
 
 
 async def test_a_cancellation_from_elsewhere_stays_one() -> None:
     async def work() -> None:
         async with ClientWatch(Client()):
-            await asyncio.sleep(30)
+            await asyncio.Event().wait()
 
     task = asyncio.create_task(work())
-    await asyncio.sleep(0.01)
+    await turns_of_the_event_loop()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -71,10 +77,10 @@ async def test_a_cancellation_counts_more_than_a_client_that_leaves() -> None:
 
     async def work() -> None:
         async with ClientWatch(client):
-            await asyncio.sleep(30)
+            await asyncio.Event().wait()
 
     task = asyncio.create_task(work())
-    await asyncio.sleep(0.01)
+    await turns_of_the_event_loop()
     client.has_left.set()
     await asyncio.sleep(0)
     task.cancel()
@@ -92,7 +98,7 @@ async def test_a_deadline_that_ends_the_work_counts_less_than_a_client_that_leav
         client.has_left.set()
     with pytest.raises(ClientGone if has_left else Refusal):
         async with ClientWatch(client), Deadline(0.0):
-            await asyncio.sleep(30)
+            await asyncio.Event().wait()
     await asyncio.sleep(0)  # nothing of the cancellations is left
 
 

@@ -8,12 +8,13 @@ import json
 import random
 
 import pytest
+from polling import turns_of_the_event_loop
 
 from paceline.gateway.http.asgi import Receive, Scope, Send, send_body
 from paceline.gateway.http.connection_limit import ConnectionLimit
 from paceline.gateway.http.protocol import GuardedProtocol
 from unit.gateway.conftest import chat, start_gateway, until
-from unit.gateway.http.in_memory import RecordingTransport, connected, turns_of_the_event_loop
+from unit.gateway.http.in_memory import RecordingTransport, connected
 
 REQUEST = b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n"
 UPLOAD = b"POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\nabc"

@@ -9,10 +9,10 @@ import os
 import resource
 import socket
 import struct
-import time
 
 import pytest
 import uvloop
+from polling import turns_of_the_event_loop, until, wait_until
 
 from paceline.gateway import GatewaySettings, PortTaken, serve_gateway
 from paceline.gateway.http.asgi import Receive, Scope, Send, send_body
@@ -72,7 +72,7 @@ async def _serve_until_refused(*, is_accepting: bool) -> None:
     listener = bind("127.0.0.1", 0, "port")
     address = listener.getsockname()
     async with serving(_answer, listener, GatewaySettings(), drain_s=5) as listening:
-        await asyncio.sleep(0.01)
+        await turns_of_the_event_loop()
         socket.create_connection(address).close()
         listening.discourage(is_accepting=is_accepting)
         if not is_accepting:
@@ -82,12 +82,11 @@ async def _serve_until_refused(*, is_accepting: bool) -> None:
 
 
 async def _wait_until_refused(address: tuple[str, int]) -> None:
-    async with asyncio.timeout(60):
-        while True:
-            with socket.socket() as client:
-                if client.connect_ex(address) == errno.ECONNREFUSED:
-                    return
-            await asyncio.sleep(0.01)
+    def is_refused() -> bool:
+        with socket.socket() as client:
+            return client.connect_ex(address) == errno.ECONNREFUSED
+
+    await until(is_refused)
 
 
 async def _answer(scope: Scope, receive: Receive, send: Send) -> None:
@@ -113,7 +112,7 @@ async def _turns_of_requests() -> list[int]:
     listener = bind("127.0.0.1", 0, "port")
     address = listener.getsockname()
     async with serving(app, listener, GatewaySettings(), drain_s=5) as listening:
-        await asyncio.sleep(0.01)
+        await turns_of_the_event_loop()
         assert not listening.task.done()
         clients = [socket.create_connection(address) for _ in range(NUM_CLIENTS)]
         for client in clients:
@@ -129,10 +128,9 @@ async def _turns_of_requests() -> list[int]:
 
 def _wait_until_arrived(listener: socket.socket, clients: list[socket.socket]) -> None:
     """Block until the kernel has queued all connections and their requests."""
-    deadline_s = time.monotonic() + 20
-    while _num_unacked(listener) < len(clients) or any(map(_num_unacked, clients)):
-        assert time.monotonic() < deadline_s
-        time.sleep(0.001)
+    wait_until(
+        lambda: _num_unacked(listener) >= len(clients) and not any(map(_num_unacked, clients))
+    )
 
 
 def _num_unacked(connection: socket.socket) -> int:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 from unittest.mock import Mock
 
+from polling import turns_of_the_event_loop, until
+
 from paceline.gateway.http.asgi import Receive, Scope, Send, send_body
 from paceline.gateway.http.errors import Problem
 from paceline.gateway.http.response import ClientResponse
-from unit.gateway.http.in_memory import connected, turns_of_the_event_loop
+from unit.gateway.admission.simulated_loop import simulated
+from unit.gateway.http.in_memory import connected
 
 FULL = Problem(503, "full", "buffers_full", closes_connection=True)
 PART = b"x" * 250_000
@@ -45,10 +48,12 @@ async def test_a_body_that_is_not_needed_must_arrive_in_time() -> None:
     connection.data_received(HEAD)
     await turns_of_the_event_loop(5)
     assert transport.written.startswith(b"HTTP/1.1 200 ")
-    async with asyncio.timeout(60):
-        while not transport.is_closed:
-            connection.data_received(b"x")
-            await asyncio.sleep(0.01)
+
+    def is_closed_after_another_byte() -> bool:
+        connection.data_received(b"x")
+        return transport.is_closed
+
+    await until(is_closed_after_another_byte)
     connection.connection_lost(None)
 
 
@@ -75,6 +80,7 @@ async def test_the_next_request_on_a_connection_may_be_no_http() -> None:
     connection.connection_lost(None)
 
 
+@simulated
 async def test_a_connection_is_idle_after_a_body_that_was_not_needed() -> None:
     connection, transport = connected(ignore, head_timeout_s=0.05)
     connection.timeout_keep_alive = 60

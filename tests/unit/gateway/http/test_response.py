@@ -127,5 +127,6 @@ async def test_the_time_that_parts_wait_for_the_client_is_counted() -> None:
     before_s = reply.waited_s
     connection.is_blocked = True
     with pytest.raises(TimeoutError):
+        # limit: it waits for ever, and a longer wait has the same result
         await asyncio.wait_for(reply.chunk(PART), timeout=0.05)
     assert reply.waited_s >= before_s + 0.04

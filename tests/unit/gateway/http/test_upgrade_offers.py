@@ -10,11 +10,12 @@ import json
 
 import msgspec
 import pytest
+from polling import turns_of_the_event_loop
 
 from paceline.gateway.http.asgi import Receive, Scope, Send, send_body
 from paceline.gateway.http.protocol import MAX_FRAMING_BYTES, MAX_HEADERS
 from unit.gateway.conftest import Served, chat
-from unit.gateway.http.in_memory import answer_to, connected, turns_of_the_event_loop
+from unit.gateway.http.in_memory import answer_to, connected
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

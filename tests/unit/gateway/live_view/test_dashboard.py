@@ -18,6 +18,7 @@ from paceline.gateway.live_view import live_view, routes
 from paceline.gateway.live_view.history import History
 from paceline.gateway.live_view.live_view import MAX_VIEWERS
 from paceline.gateway.replicas import Replica
+from paceline.gateway.workers.pool import WorkerPool
 from unit.gateway.admin.test_admin_app import controlled
 from unit.gateway.conftest import Serve, Served, chat, until
 from unit.gateway.workers.conftest import workers
@@ -141,13 +142,15 @@ async def test_the_document_shows_the_replica_its_governor_and_the_traffic(serve
     async with controlled(served) as control:
         control.state["steps_total"] = 5
         await (await served.http.post("/v1/chat/completions", json=chat(stream=True))).aread()
-        async with asyncio.timeout(60):
-            while True:
-                latest = (await served.admin.get("/dashboard/state")).json()["latest"]
-                (replica,) = latest["replicas"]
-                if replica["governor"] and latest["traffic"]["ttft_p50_ms"]:
-                    break
-                await asyncio.sleep(0.1)
+
+        async def shown() -> dict[str, Any] | None:
+            latest = (await served.admin.get("/dashboard/state")).json()["latest"]
+            (replica,) = latest["replicas"]
+            is_whole = replica["governor"] and latest["traffic"]["ttft_p50_ms"]
+            return replica if is_whole else None
+
+        replica = await until(shown)
+    assert replica is not None
     assert (replica["name"], replica["state"], replica["breaker"]) == ("r0", "ready", "closed")
     assert (replica["draft_length"], replica["governor"]["ceiling"]) == (4, 8)
     assert replica["governor"]["policy"] == "goodput"
@@ -333,7 +336,7 @@ async def test_without_a_snapshot_viewers_are_refused_after_a_time(
         monkeypatch.setattr(live._maker, "make", lambda gathered: 1 / 0)
         live._history.last = None
         for path in ("/dashboard/state", EVENTS):
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 refused = await served.admin.get(path)
             assert (refused.status_code, refused.json()["error"]["code"]) == (503, "no_snapshot")
         assert live.num_viewers == 0
@@ -362,24 +365,25 @@ async def test_the_history_of_one_snapshot_is_encoded_once(
     assert len(numbers) == len(set(numbers)) == 2
 
 
-async def test_a_hung_worker_does_not_slow_the_snapshots(serve: Serve) -> None:
-    """A scrape of /metrics may wait three seconds for it. What it has counted stays in the view."""
+async def test_a_hung_worker_does_not_slow_the_snapshots(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A scrape of /metrics waits for it, here ten minutes. What it has counted stays in view."""
     async with serve(workers=2) as served:
         for _ in range(8):
-            async with httpx.AsyncClient(base_url=served.gateway.url, timeout=30) as client:
+            async with httpx.AsyncClient(base_url=served.gateway.url, timeout=60) as client:
                 await client.post("/v1/chat/completions", json=chat(stream=True))
         live = served.gateway._live
         readings = live._maker._window._readings
         await until(lambda: readings[-1].num_ended - readings[0].num_ended == 8)
+        monkeypatch.setattr(WorkerPool.worker_samples, "__defaults__", (600.0,))
         hanging, _ = workers()
         hanging.suspend()
         try:
-            started_at_s = time.monotonic()
-            await live.take_snapshot()
-            took_s = time.monotonic() - started_at_s
+            async with asyncio.timeout(60):
+                await live.take_snapshot()
         finally:
             hanging.resume()
-        assert took_s < 2.5
         assert readings[-1].num_ended - readings[0].num_ended == 8
 
 

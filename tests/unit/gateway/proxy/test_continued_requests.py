@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
-from paceline.gateway.http.asgi import Send
+from paceline.gateway.delivered import AnswerPart
 from paceline.gateway.http.response import ClientResponse
 from paceline.gateway.settings.failures import MAX_WAITS
 from unit.gateway.conftest import SETTINGS, until
@@ -60,7 +59,7 @@ async def test_a_stream_for_which_no_replica_comes_ends_with_an_error_event() ->
         begin_on_one(both)
         both.source.current = both.source.current[:1]
         asking = asyncio.create_task(ask(both))
-        await asyncio.sleep(0.05)
+        await until(lambda: both.one.num_begun == 1)
         both.source.current = []
         answer = await asking
         assert "engine_unavailable" in answer.text
@@ -96,24 +95,19 @@ async def test_a_client_that_reads_slowly_is_no_reason_to_give_its_stream_up(
     monkeypatch: pytest.MonkeyPatch, is_slow: bool, num_continuations: int
 ) -> None:
     """Every replica fails after one token. A client that reads at once gets few continuations: the
-    request may be the cause. For one that is slow, the few tokens are no sign of that. It is
-    certain who takes the time, the engine or the client, also on a busy machine."""
-    begin = ClientResponse.__init__
+    request may be the cause. For one that is slow, the few tokens are no sign of that."""
+    send = ClientResponse.chunk
 
-    def begin_slowly(self: ClientResponse, send: Send, *args: Any, **fields: Any) -> None:
-        async def send_slowly(message: Any) -> None:
-            await asyncio.sleep(0.3)
-            await send(message)
+    async def send_in_known_time(self: ClientResponse, part: AnswerPart) -> None:
+        waited_before_s = self.waited_s
+        await send(self, part)
+        self.waited_s = waited_before_s + (1000.0 if is_slow else 0.0)
 
-        begin(self, send_slowly, *args, **fields)
-
-    if is_slow:
-        monkeypatch.setattr(ClientResponse, "__init__", begin_slowly)
+    monkeypatch.setattr(ClientResponse, "chunk", send_in_known_time)
     token = delta("def ", [7])
     token["choices"][0]["text"] = "def "  # for the chat and for the completion that continues it
     async with pair(replace(FAILURES, max_continuations=1)) as both:
         for engine in (both.one, both.two):
-            engine.raw_after_s = 0.0 if is_slow else 0.3
             engine.mode, engine.raw, engine.words = (
                 "raw",
                 sse(ROLE, token),

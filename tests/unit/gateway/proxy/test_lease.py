@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from polling import until
 
 from paceline.gateway.outcomes import Outcome
 from paceline.gateway.proxy.lease import LeaseTable
@@ -61,7 +62,7 @@ async def test_a_lease_is_released_by_faults_and_cancellation() -> None:
 
     async def hold() -> None:
         async with leases.lease(R0):
-            await asyncio.sleep(30)
+            await asyncio.Event().wait()
 
     with pytest.raises(ZeroDivisionError):
         async with leases.lease(R0):
@@ -140,7 +141,7 @@ async def test_the_first_bytes_of_a_trial_close_the_breaker() -> None:
     leases = leases_with(breakers)
     async with leases.lease(R0) as failing:
         failing.end(Outcome.UNREACHABLE)
-    await asyncio.sleep(0.002)
+    await until(lambda: leases.breaker_states()["r0"] is BreakerState.HALF_OPEN)
     async with leases.lease(R0) as lease:
         assert leases.breaker_states()["r0"] is BreakerState.HALF_OPEN
         assert not lease.has_answered

@@ -139,7 +139,7 @@ async def test_a_complete_answer_is_closed_although_no_replica_can_continue_it()
 
 
 async def test_the_gateway_does_not_wait_for_bytes_after_the_end() -> None:
-    async with pair(stall_timeout_s=0.2) as both:
+    async with pair() as both:
         both.one.mode = "stall_after_done"
         answer = await ask(both, presence_penalty=1)
         assert answer.text.count("[DONE]") == 1
@@ -165,24 +165,22 @@ async def test_a_request_that_no_engine_has_received_needs_no_budget() -> None:
 
 async def test_an_engine_that_hangs_before_its_headers_loses_its_requests() -> None:
     failures = replace(FAILURES, first_silence_s=0.2)
-    async with pair(failures, first_byte_timeout_s=30) as both:
+    async with pair(failures, first_byte_timeout_s=3600, response_timeout_s=3600) as both:
         both.one.mode = "hang"
-        async with asyncio.timeout(25):
-            answer = await ask(both)
+        answer = await ask(both)
         assert answer.text.endswith("data: [DONE]\n\n")
         assert both.two.num_begun == 1
 
 
 async def test_a_half_open_replica_is_tried_by_one_request_alone() -> None:
-    failures = replace(FAILURES, open_s=0.1, max_open_s=0.1, replica_wait_s=3, max_attempts=9)
+    failures = replace(FAILURES, open_s=0.1, max_open_s=0.1, replica_wait_s=60, max_attempts=9)
     async with pair(failures) as both:
         first, _ = both.source.current
         gone = replace(first, address="/nowhere.sock")
         both.source.current = [gone]
         waiting = [asyncio.create_task(ask(both)) for _ in range(20)]
-        await until(lambda: both.breaker("r0") != "closed")
+        await until(lambda: both.breaker("r0") == "half_open")
         both.one.mode = "drip"
-        await asyncio.sleep(0.3)
         both.source.current = [first]
         answers = await asyncio.gather(*waiting)
         assert {answer.status_code for answer in answers} == {200}

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 
 import pytest
 
 from paceline.gateway.proxy.stream_timeout import StreamTimeout
-from unit.gateway.admission.simulated_loop import run_simulated
+from unit.gateway.admission.simulated_loop import SimulatedLoop, run_simulated, simulated
 
 
 def now_s() -> float:
@@ -110,11 +109,14 @@ def test_a_cancellation_from_elsewhere_stays_one() -> None:
     run_simulated(scenario())
 
 
+@simulated
 async def test_a_cancellation_in_the_moment_of_the_limit_stays_one() -> None:
     async def work() -> None:
-        async with StreamTimeout(0.01):
-            time.sleep(0.02)  # noqa: ASYNC251 - both come in one turn of the loop
-            asyncio.get_running_loop().call_soon(task.cancel)
+        async with StreamTimeout(1):
+            loop = asyncio.get_running_loop()
+            assert isinstance(loop, SimulatedLoop)
+            loop.now_s += 2  # both come in one turn of the loop
+            loop.call_soon(task.cancel)
             await asyncio.sleep(5)
 
     task = asyncio.create_task(work())

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
+from polling import turns_of_the_event_loop
 
 from paceline.gateway.proxy import upstream
 from paceline.gateway.proxy.upstream import (
@@ -132,11 +133,12 @@ async def _parts(response: UpstreamResponse) -> AsyncIterator[bytes]:
 
 async def test_a_request_that_ends_releases_a_body_that_its_hung_replica_does_not_read() -> None:
     """The connection would hold the whole body until the replica reads it, and send it then."""
-    has_ended = asyncio.Event()
+    is_connected, has_ended = asyncio.Event(), asyncio.Event()
     num_received = asyncio.get_running_loop().create_future()
     body = b"x" * (16 * 2**20)
 
     async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        is_connected.set()
         await has_ended.wait()
         received = 0
         try:
@@ -152,7 +154,8 @@ async def test_a_request_that_ends_releases_a_body_that_its_hung_replica_does_no
     replica = Replica("one", f"http://127.0.0.1:{port}", "model", "ready")
     async with server, asyncio.timeout(LIMIT_S), Upstreams(GatewaySettings()) as upstreams:
         post = asyncio.create_task(upstreams.post(replica, "/", body, "id"))
-        await asyncio.sleep(0.2)  # until the buffers on the way are full; fewer bytes pass too
+        await is_connected.wait()
+        await turns_of_the_event_loop(200)  # the buffers on the way fill; fewer bytes pass too
         post.cancel()
         await asyncio.gather(post, return_exceptions=True)
         has_ended.set()

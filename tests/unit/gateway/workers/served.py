@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import httpx
+from polling import until
 
 from paceline.gateway import RunningGateway, serve_gateway
 from paceline.gateway.settings import FleetSettings, ReplicaEntry
@@ -43,10 +44,13 @@ class Running:
     async def until_completed(self, number: int) -> None:
         """Wait for the count, which rises shortly after the client has read the last byte."""
         name = 'paceline_requests_total{outcome="completed"}'
-        async with asyncio.timeout(60):
-            while (found := await self.metric(name)) != number:
-                assert found < number
-                await asyncio.sleep(0.05)
+
+        async def is_complete() -> bool:
+            found = await self.metric(name)
+            assert found <= number
+            return found == number
+
+        await until(is_complete)
 
     async def send(self, max_tokens: int = 4) -> int:
         body = chat(model="known", max_tokens=max_tokens, stream=True)
@@ -56,14 +60,16 @@ class Running:
         return await asyncio.gather(*(self.send(max_tokens) for _ in range(number)))
 
     async def until_ready(self) -> None:
-        async with asyncio.timeout(60):
-            while (await self.http.get("/ready")).status_code != 200:  # noqa: ASYNC110
-                await asyncio.sleep(0.02)
+        async def is_ready() -> bool:
+            return (await self.http.get("/ready")).status_code == 200
+
+        await until(is_ready)
 
     async def until_removed(self) -> None:
-        async with asyncio.timeout(60):
-            while (await self.admin.get("/admin/replicas")).json()["replicas"]:  # noqa: ASYNC110
-                await asyncio.sleep(0.02)
+        async def is_removed() -> bool:
+            return not (await self.admin.get("/admin/replicas")).json()["replicas"]
+
+        await until(is_removed)
 
     def records(self) -> list[RequestRecord]:
         return list(read_request_log(self.request_log))

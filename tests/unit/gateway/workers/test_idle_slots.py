@@ -21,6 +21,7 @@ from paceline.gateway.workers.messages import PeerState, WorkerReport
 from paceline.gateway.workers.peer_view import PeerWorkerView
 from paceline.gateway.workers.slot_allocator import SlotAllocator
 from unit.gateway.admission.plans import plan
+from unit.gateway.admission.simulated_loop import simulated
 from unit.gateway.conftest import FixedReplicas
 
 LONG_S = 0.1
@@ -106,6 +107,7 @@ async def working(
         yield workers
     finally:
         exchanging.cancel()
+        await asyncio.gather(exchanging, return_exceptions=True)
 
 
 IMPATIENT = AdmissionSettings(max_queue_wait_s=LONG_S / 4)
@@ -114,6 +116,7 @@ NO_QUEUE = AdmissionSettings(max_queue=0)
 
 @pytest.mark.parametrize("settings", [IMPATIENT, NO_QUEUE])
 @pytest.mark.parametrize(("num_workers", "num_slots"), [(2, 1), (4, 2), (4, 8)])
+@simulated
 async def test_an_idle_gateway_refuses_no_request_on_any_worker(
     settings: AdmissionSettings, num_workers: int, num_slots: int
 ) -> None:
@@ -127,6 +130,7 @@ async def test_an_idle_gateway_refuses_no_request_on_any_worker(
 
 
 @pytest.mark.parametrize("settings", [IMPATIENT, NO_QUEUE])
+@simulated
 async def test_the_last_free_slot_goes_to_the_worker_that_wants_it(
     settings: AdmissionSettings,
 ) -> None:
@@ -141,6 +145,7 @@ async def test_the_last_free_slot_goes_to_the_worker_that_wants_it(
         assert len(workers.refused.reasons) == 2
 
 
+@simulated
 async def test_two_requests_for_the_last_slot_do_not_both_get_it() -> None:
     """Both workers see it idle; the request that does not get it is refused later."""
     async with working(2, 1, NO_QUEUE) as workers:
@@ -152,6 +157,7 @@ async def test_two_requests_for_the_last_slot_do_not_both_get_it() -> None:
         assert workers.refused.reasons == [RefusalReason.QUEUE_FULL]
 
 
+@simulated
 async def test_a_request_that_got_no_idle_slot_waits_in_the_normal_queue() -> None:
     async with working(2, 1, AdmissionSettings(max_queue_wait_s=5)) as workers:
         sending = [
@@ -161,6 +167,7 @@ async def test_a_request_that_got_no_idle_slot_waits_in_the_normal_queue() -> No
         assert workers.refused.reasons == []
 
 
+@simulated
 async def test_waiting_for_an_idle_slot_does_not_count_as_queueing() -> None:
     """Otherwise a worker that often uses the idle slots of its peers would report an overload."""
     async with working(2, 1, AdmissionSettings(max_queue_wait_s=0.3)) as workers:

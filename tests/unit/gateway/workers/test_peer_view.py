@@ -55,7 +55,7 @@ def demands(admissions: AdmissionQueues[Lease], leases: LeaseTable) -> dict[str,
 
 async def hold(admissions: AdmissionQueues[Lease]) -> None:
     async with admissions.of("m").slot(plan(), 60.0):
-        await asyncio.sleep(30)
+        await asyncio.Event().wait()
 
 
 async def begin(*works: asyncio.Task[None]) -> None:

@@ -31,9 +31,13 @@ async def test_removing_a_replica_waits_for_the_streams_of_all_workers(tmp_path:
         await it.until_removed()
         assert await asyncio.gather(*sending) == [200] * 12
         await until(lambda: {record.ending for record in it.records()} == {"finished"})
-        while (status := await it.send()) == 503:  # noqa: ASYNC110 - until the workers know
-            await asyncio.sleep(0.02)
-        assert status == 404  # no such model any more
+
+        async def known_status() -> int | None:
+            """None while the worker that is asked does not know yet."""
+            status = await it.send()
+            return None if status == 503 else status
+
+        assert await until(known_status) == 404  # no such model any more
 
 
 async def test_an_idle_replica_is_not_reported_as_removed_before_all_workers_know(
@@ -60,9 +64,11 @@ async def test_a_hung_replica_is_reported_to_the_owner_of_the_engines(tmp_path: 
             httpx.AsyncClient(base_url=gateway.admin_url, timeout=60) as admin,
         ):
             await until(lambda: gateway.fleet.replicas()[0].state == "ready")
-            async with asyncio.timeout(60):  # until the worker of this connection knows it too
-                while not (await http.get("/v1/models")).json()["data"]:  # noqa: ASYNC110
-                    await asyncio.sleep(0.02)
+
+            async def is_known() -> bool:
+                return bool((await http.get("/v1/models")).json()["data"])
+
+            await until(is_known)  # the worker of this connection too
             body = chat(model="known", max_tokens=2000, stream=True)
             sending = asyncio.create_task(http.post(CHAT, json=body))
             await until(lambda: gateway.traffic.num_in_flight("r0") == 1)
@@ -88,10 +94,13 @@ async def test_created_and_revoked_keys_reach_all_workers(tmp_path: Path) -> Non
 
         async def both(expected: int) -> None:
             """A worker checks the file when a request comes, at most once a second."""
-            await asyncio.sleep(1.1)
+
+            async def is_known() -> bool:
+                return await statuses() == {expected}
+
             for process in workers():
                 process.suspend()
-                assert await statuses() == {expected}
+                await until(is_known)
                 process.resume()
 
         await both(200)

@@ -37,7 +37,7 @@ async def test_the_first_signal_ends_the_start(tmp_path: Path, number: signal.Si
     for worker in workers():
         worker.suspend()
     os.kill(os.getpid(), number)
-    async with asyncio.timeout(25):
+    async with asyncio.timeout(60):
         await running
     assert workers() == []
     assert messages == [("paceline", "stopping")]

@@ -14,6 +14,7 @@ from pathlib import Path
 import httpx
 import psutil
 import pytest
+from polling import turns_of_the_event_loop
 
 from paceline.gateway import RunningGateway, WorkerFailed, serve_gateway
 from paceline.gateway.settings import FleetSettings, KeySettings, ReplicaEntry
@@ -73,8 +74,8 @@ async def test_a_worker_ignores_signals_and_exits_when_its_parent_stops_it(
             assert os.getsid(process.pid) != os.getsid(0)
             process.send_signal(signal.SIGINT)
             process.send_signal(signal.SIGTERM)
-        await asyncio.sleep(0.3)
-        assert await it.send_many(10) == [200] * 10
+        for _ in range(3):
+            assert await it.send_many(10) == [200] * 10
         assert [process.pid for process in workers()] == pids
     assert workers() == []
 
@@ -105,7 +106,7 @@ async def test_a_cancelled_drain_ends_streams_with_an_error_event() -> None:
             ]
             await until(lambda: gateway.traffic.num_in_flight("r0") == 4)
             must_stop.set()
-            await asyncio.sleep(0.5)
+            await turns_of_the_event_loop()
             assert not serving_task.done()
             serving_task.cancel()
             answers = await asyncio.gather(*sending)
@@ -205,7 +206,8 @@ async def test_a_slow_start_is_not_taken_for_a_hang(monkeypatch: pytest.MonkeyPa
         await until(lambda: len(workers()) == 2)
         slow = workers()[0]
         slow.suspend()
-        await asyncio.sleep(1)  # longer than seven unanswered requests take
+        # sleep: longer than seven unanswered requests take; a longer pause has the same result
+        await asyncio.sleep(1)
         monkeypatch.undo()
         slow.resume()
 

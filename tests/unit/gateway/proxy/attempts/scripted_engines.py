@@ -49,7 +49,7 @@ class Response:
         for read in self._reads:
             if isinstance(read, bytes):
                 return read
-            await asyncio.sleep(read)
+            await asyncio.sleep(read)  # sleep: in simulated time, in every test of these engines
         if self._fault is not None:
             raise self._fault
         return b""
