@@ -12,14 +12,14 @@ from chaos.attempt_log import FailedAttempt, read_failed_attempts
 from chaos.fleet import Fleet
 from chaos.mixed_load.stream_load import LoadedStream
 from chaos.transcript import Ending, Transcript
-from paceline.gateway.settings.failures import IN_ALL_FACTOR, FailureSettings
+from paceline.gateway.settings.failures import FailureSettings
 from paceline.mock_vllm import RequestRecord
 
 _CONTINUED_STEPS = ("continue_elsewhere", "closed")
 _NOT_COUNTED = ("unreachable", "not_sent")
 """Outcomes of attempts that reached no engine."""
-MAX_CONTINUATIONS = IN_ALL_FACTOR * FailureSettings().max_continuations
-"""In total, of one stream."""
+MAX_CONTINUATIONS = FailureSettings().max_continuations
+"""Of one stream."""
 
 MAX_BEYOND_LIMIT = 2
 
@@ -96,7 +96,10 @@ def find_run_failures(
 
 
 def is_beyond_limit(failed: Sequence[FailedAttempt]) -> bool:
-    """Whether the stream was given up because it had been continued as often as is allowed."""
+    """Whether the stream was given up because it had been continued as often as is allowed, or
+    because as many replicas as are allowed ended under it."""
+    if failed and failed[-1].reason == "ends_replicas":
+        return True
     num_reached = sum(
         attempt.outcome not in _NOT_COUNTED
         for before, attempt in pairwise(failed)

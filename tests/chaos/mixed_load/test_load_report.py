@@ -51,6 +51,11 @@ def test_a_stream_may_be_given_up_after_all_its_continuations() -> None:
     assert is_beyond_limit(_failed("retry_elsewhere", *continued, "give_up"))
 
 
+def test_a_stream_may_be_given_up_when_too_many_replicas_ended_under_it() -> None:
+    ended = FailedAttempt("r0", "broken", "", "give_up", "ends_replicas")
+    assert is_beyond_limit([*_failed("continue_elsewhere"), ended])
+
+
 def test_a_stream_may_not_be_given_up_before() -> None:
     continued = ["continue_elsewhere"] * (MAX_CONTINUATIONS - 1)
     assert not is_beyond_limit([])

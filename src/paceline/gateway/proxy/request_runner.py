@@ -240,7 +240,7 @@ class RequestRunner:
             if end.problem is not None and await self._has_died(lease, end):
                 end = replace(end, is_death=True)
             lease.end(end.outcome, awaits_verdict=end.suspicion is not None)
-        self._verdicts.ended(lease.ticket, end, had_begun=lease.has_answered)
+        self._verdicts.ended(lease.ticket, end, had_begun=continues or lease.has_answered)
         self._history.note(end, continues=continues)
         if continues:
             resumed = end.problem is None or lease.has_answered

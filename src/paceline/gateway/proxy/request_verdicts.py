@@ -65,8 +65,12 @@ class RequestVerdicts:
                 self._opinions.note(name, self.tenant, agrees=False)
         if end.suspicion is not None:
             attempt = FailedAttempt(ticket.name, end.suspicion, had_begun)
+            is_known = any(one.replica == ticket.name for one in self._failed)
             self._failed.append(attempt)
-            self._open.append((ticket, attempt))
+            if is_known:  # one request counts once, however often the replica failed it
+                self._decide(ticket, Verdict.NO_FAULT)
+            else:
+                self._open.append((ticket, attempt))
         if end.is_refusal:
             self._note_refusal(ticket.name, end)
         self.wants_opinion = (

@@ -24,6 +24,11 @@ from paceline.gateway.routing.rankers import DEFAULT_RANKER
 from paceline.gateway.settings import AdmissionSettings
 from paceline.gateway.signals import NoSignals, SignalSource
 
+_UNDECIDED_WEIGHT = 4
+"""An attempt that failed counts as this many sequences while it is not known whose fault it was.
+With 1, a replica that fails at once would be as loaded as the one that serves its requests then.
+Chosen empirically: of the requests that arrive meanwhile, one in five goes there."""
+
 
 class CostsInFlight(Protocol):
     """What this process has in flight at each replica. Answers from memory."""
@@ -140,7 +145,7 @@ class Router:
         candidates = [
             Candidate(
                 replica,
-                num_here(name := replica.name) + num_undecided(name),
+                num_here(name := replica.name) + _UNDECIDED_WEIGHT * num_undecided(name),
                 num_at_peers(name),
                 num_slots_of(replica, settings),
                 order(name, now_s),

@@ -38,8 +38,8 @@ class FailedAttempt:
     replica: str
     suspicion: Suspicion
     had_begun: bool
-    """Whether its answer had begun: then the first tokens of another replica do not show that this
-    one is at fault. A request may break every engine at the same token."""
+    """Whether the client had part of the answer: then the next tokens of another replica do not
+    show that this one is at fault. A request may break every engine at the same token."""
 
 
 def verdict_when_another_answers(failed: FailedAttempt) -> Verdict | None:
