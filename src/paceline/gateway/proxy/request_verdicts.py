@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 
+from paceline.gateway.outcomes import Outcome
 from paceline.gateway.proxy.attempt_end import AttemptEnd
 from paceline.gateway.proxy.second_opinions import SecondOpinions
 from paceline.gateway.routing.breaker import Breakers, Ticket
@@ -59,7 +60,7 @@ class RequestVerdicts:
 
     def ended(self, ticket: Ticket, end: AttemptEnd, *, had_begun: bool) -> None:
         """An attempt ended. If it is a suspicion, its lease has suspended the ticket."""
-        if end.problem is None:
+        if end.outcome is Outcome.COMPLETED:
             self.close(is_served=True)
             for name in self._refusals:
                 self._opinions.note(name, self.tenant, agrees=False)

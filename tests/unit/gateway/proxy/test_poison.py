@@ -159,3 +159,22 @@ async def test_a_replica_that_fails_half_of_its_requests_is_taken_out_amid_poiso
             if both.breakers() == ["open", "closed"]:
                 break
         assert both.breakers() == ["open", "closed"]
+
+
+async def test_a_stream_that_hangs_engines_hangs_two() -> None:
+    """Each is found hung, and its streams are ended."""
+    async with fleet(3, replace(FAILURES, first_silence_s=0.2)) as three:
+        for engine in three.engines:
+            engine.poison = "hang"
+        assert (await three.ask(POISON, stream=True)).status_code == 504
+        assert sorted(three.num_begun()) == [0, 1, 1]
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+async def test_an_engine_that_says_it_has_ended_counts_as_one_that_ended(is_stream: bool) -> None:
+    dead = b'{"error":{"message":"EngineCore encountered an issue. See stack trace."}}'
+    async with fleet(4) as four:
+        for engine in four.engines:
+            engine.poison, engine.body = 500, dead
+        assert (await four.ask(POISON, stream=is_stream)).status_code == 503
+        assert sorted(four.num_begun()) == [0, 0, 1, 1]

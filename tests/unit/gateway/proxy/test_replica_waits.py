@@ -164,3 +164,60 @@ def test_a_stream_stays_with_the_revision_of_the_replica_that_began_it() -> None
         assert await watched.chooser.wait() is watched.current[0]
 
     simulate(scenario)
+
+
+def opened(watched: Watched, *names: str, outcome: Outcome = Outcome.BROKEN) -> None:
+    """Open these breakers for ten minutes."""
+    for name in names:
+        for _ in range(10):
+            watched.breakers.ended(watched.breakers.began(name, 1e12), outcome, 1e12)
+
+
+def test_the_breakers_that_requests_of_others_have_opened_do_not_stop_a_failover() -> None:
+    async def scenario() -> None:
+        watched = Watched(R0, R1)
+        opened(watched, "r0", "r1")
+        watched.chooser.note_failure(R0)
+        assert watched.chooser.choose() is R1
+
+    simulate(scenario)
+
+
+def test_a_replica_that_accepts_no_connection_is_not_chosen_while_its_breaker_is_open() -> None:
+    async def scenario() -> None:
+        watched = Watched(R0, R1)
+        opened(watched, "r1", outcome=Outcome.UNREACHABLE)
+        watched.chooser.note_failure(R0)
+        assert watched.chooser.choose() is None
+        assert await watched.chooser.wait() is R0
+
+    simulate(scenario)
+
+
+def test_the_only_replica_is_tried_again_although_its_breaker_is_open() -> None:
+    """After the time for which a breaker first stays open, one second."""
+
+    async def scenario() -> None:
+        watched = Watched(R0, replica_wait_s=5.0)
+        opened(watched, "r0")
+        watched.chooser.note_failure(R0)
+        assert watched.chooser.choose() is None
+        assert await watched.chooser.wait() is R0
+        assert 1.0 <= watched.chooser.waited_s < 1.5
+
+    simulate(scenario)
+
+
+def test_a_replica_that_rejected_the_request_is_not_waited_for() -> None:
+    async def scenario() -> None:
+        watched = Watched(R0, R1)
+        watched.chooser.note_failure(R0)
+        watched.chooser.note_failure(R1, has_added_tokens=True, is_rejection=True)
+        assert watched.chooser.choose() is R0
+        watched.chooser.note_failure(R0)
+        assert watched.chooser.choose_failed() is R0
+        watched.current = [R1]
+        assert watched.chooser.choose_failed() is None
+        assert await watched.chooser.wait() is None
+
+    simulate(scenario)
