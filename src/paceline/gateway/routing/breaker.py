@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
 
 from paceline.gateway.outcomes import Outcome
-from paceline.gateway.routing.verdicts import Verdict
+from paceline.gateway.routing.verdicts import Record, Verdict, fails_too_often
 from paceline.gateway.settings import FailureSettings
 from paceline.gateway.sliding_sum import SlidingSum
 
@@ -65,50 +65,6 @@ class _Role(Enum):
     PROBE = auto()
     FORCED = auto()
     """Begun although the breaker was open, because all others were too. Its end is not counted."""
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """How the attempts on a replica ended within the window; numbers of attempts."""
-
-    num_served: float
-    num_at_fault: float
-    """Failed, and the replica was the cause."""
-    num_agreed: float = 0
-    """Failed, and the request was the cause: another replica failed it too."""
-    num_undecided: float = 0
-    """Failed, and nothing shows the cause."""
-    num_streaming: int = 0
-    """Streams that have begun and have not ended; the window does not limit them."""
-
-
-def fails_too_often(record: Record, settings: FailureSettings) -> bool:
-    """Whether the breaker of a closed replica should open.
-
-    Undecided failures count as the decided ones show:
-
-        failures = at fault + undecided · at fault / (at fault + agreed),
-
-    and the breaker opens when these are `max_failure_fraction` or more of `min_samples` attempts or
-    more. It also opens when `min_samples` attempts or more failed, whatever the cause, and the
-    replica serves nothing: a replica that fails every request is of no use, also where no other
-    replica shows that the requests are good.
-
-    >>> settings = FailureSettings(min_samples=10, max_failure_fraction=0.5)
-    >>> fails_too_often(Record(num_served=1, num_at_fault=0, num_agreed=1000), settings)
-    False
-    >>> fails_too_often(Record(num_served=6, num_at_fault=2, num_undecided=4), settings)
-    True
-    """
-    num_decided = record.num_at_fault + record.num_agreed
-    num_failed = num_decided + record.num_undecided
-    if not record.num_served and not record.num_streaming:
-        return num_failed >= settings.min_samples
-    fault_fraction = record.num_at_fault / num_decided if num_decided else 0.0
-    num_faults = record.num_at_fault + record.num_undecided * fault_fraction
-    num_samples = num_faults + record.num_served
-    is_known = num_samples >= settings.min_samples
-    return is_known and num_faults >= settings.max_failure_fraction * num_samples
 
 
 @dataclass(frozen=True, slots=True, eq=False)

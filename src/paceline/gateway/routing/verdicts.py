@@ -1,7 +1,8 @@
 """Whose fault a failed attempt was: the replica's or the request's.
 
 One replica alone cannot tell: an engine that answers 500 may be broken, or the request may break
-every engine. What other replicas did with the same request decides.
+every engine. What other replicas did with the same request decides. `fails_too_often` judges the
+verdicts of one replica.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+
+from paceline.gateway.settings import FailureSettings
 
 
 class Suspicion(Enum):
@@ -58,3 +61,47 @@ def verdict_at_end(
     others: Sequence[FailedAttempt] = [one for one in attempts if one.replica != failed.replica]
     agrees = any(one.suspicion is failed.suspicion for one in others)
     return Verdict.AGREED if agrees else Verdict.UNDECIDED
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """How the attempts on a replica ended within the window; numbers of attempts."""
+
+    num_served: float
+    num_at_fault: float
+    """Failed, and the replica was the cause."""
+    num_agreed: float = 0
+    """Failed, and the request was the cause: another replica failed it too."""
+    num_undecided: float = 0
+    """Failed, and nothing shows the cause."""
+    num_streaming: int = 0
+    """Streams that have begun and have not ended; the window does not limit them."""
+
+
+def fails_too_often(record: Record, settings: FailureSettings) -> bool:
+    """Whether the breaker of a closed replica should open.
+
+    Undecided failures count as the decided ones show:
+
+        failures = at fault + undecided · at fault / (at fault + agreed),
+
+    and the breaker opens when these are `max_failure_fraction` or more of `min_samples` attempts or
+    more. It also opens when `min_samples` attempts or more failed, whatever the cause, and the
+    replica serves nothing: a replica that fails every request is of no use, also where no other
+    replica shows that the requests are good.
+
+    >>> settings = FailureSettings(min_samples=10, max_failure_fraction=0.5)
+    >>> fails_too_often(Record(num_served=1, num_at_fault=0, num_agreed=1000), settings)
+    False
+    >>> fails_too_often(Record(num_served=6, num_at_fault=2, num_undecided=4), settings)
+    True
+    """
+    num_decided = record.num_at_fault + record.num_agreed
+    num_failed = num_decided + record.num_undecided
+    if not record.num_served and not record.num_streaming:
+        return num_failed >= settings.min_samples
+    fault_fraction = record.num_at_fault / num_decided if num_decided else 0.0
+    num_faults = record.num_at_fault + record.num_undecided * fault_fraction
+    num_samples = num_faults + record.num_served
+    is_known = num_samples >= settings.min_samples
+    return is_known and num_faults >= settings.max_failure_fraction * num_samples

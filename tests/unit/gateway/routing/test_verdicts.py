@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.gateway.routing.breaker import (
-    Breakers,
-    BreakerState,
-    OpenBreakers,
-    Record,
-    fails_too_often,
-)
+from paceline.gateway.routing.breaker import Breakers, BreakerState, OpenBreakers
 from paceline.gateway.routing.verdicts import (
     FailedAttempt,
+    Record,
     Suspicion,
     Verdict,
+    fails_too_often,
     verdict_at_end,
     verdict_when_another_answers,
 )
