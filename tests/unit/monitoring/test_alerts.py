@@ -83,10 +83,10 @@ def test_an_error_budget_so_large_that_an_alert_could_not_fire_is_refused() -> N
 def test_every_outcome_is_classified_for_the_error_budget() -> None:
     """A new outcome belongs here, and into NOT_COUNTED if the client causes it."""
     failed = {
-        Outcome.ENGINE_ERROR, Outcome.UNAVAILABLE, Outcome.OVERLOADED, Outcome.EOutcome.BROKEN, Outcome.MISDIRECTED, Outcome.NOT_CONTINUED, Outcome.SHUT_DOWN,
-            Outcome.INTERNAL_ERROR,PIRED,
+        Outcome.ENGINE_ERROR, Outcome.UNAVAILABLE, Outcome.OVERLOADED, Outcome.EXPIRED,
         Outcome.UNREACHABLE, Outcome.NOT_SENT, Outcome.TIMED_OUT, Outcome.TOO_SLOW,
-        Outcome.BROKEN, Outcome.NOT_CONTINUED, Outcome.SHUT_DOWN, Outcome.INTERNAL_ERROR,
+        Outcome.BROKEN, Outcome.MISDIRECTED, Outcome.NOT_CONTINUED, Outcome.SHUT_DOWN,
+        Outcome.INTERNAL_ERROR,
     }  # fmt: skip
     assert failed.isdisjoint(NOT_COUNTED)
     assert failed | set(NOT_COUNTED) | {Outcome.COMPLETED} == set(Outcome)
