@@ -169,21 +169,25 @@ async def test_all_replicas_die_and_one_returns(fleet: Fleet, after_tokens: int 
     assert find_errors(fleet, requests, await sending) == []
 
 
-async def test_a_request_that_kills_engines_kills_at_most_three() -> None:
-    """The gateway makes three attempts, each of which kills a replica before it answers.
-
-    A replica's connection breaks before its process has ended, so the answer may come first.
-    """
-    with running_fleet(5, "--tpot-ms", "4") as fleet:
-        for replica in range(5):
-            fleet.add_fault(replica, kind="die", times=1)
-        (transcript,) = await send_all(fleet, [expected_request(0)], name="poison")
-        assert transcript.status == 503
-        await asyncio.to_thread(wait_until, lambda: num_dead(fleet) >= 3)
-        # sleep: a fourth attempt would kill within this time; none comes within more, either
-        await asyncio.sleep(0.2)
-        assert num_dead(fleet) == 3
-        assert len(fleet.records_of(transcript.request_id)) == 3
+@pytest.mark.parametrize("is_stream", [True, False])
+@pytest.mark.parametrize("after_tokens", [None, 0, 3, 20])
+async def test_a_request_that_ends_engines_ends_two_however_many_tokens_came_between(
+    after_tokens: int | None, is_stream: bool
+) -> None:
+    """Its answer comes when the second attempt has ended, so a third would have been recorded."""
+    conditions = {"times": 1} if after_tokens is None else {"after_tokens": after_tokens}
+    with running_fleet(4, "--tpot-ms", "4") as fleet:
+        for replica in range(4):
+            fleet.add_fault(replica, kind="die", **conditions)
+        request = expected_request(0, max_tokens=200, stream=is_stream)
+        (transcript,) = await send_all(fleet, [request], name="poison")
+        if is_stream and after_tokens:
+            assert transcript.ending is Ending.ERROR_EVENT
+        else:
+            assert transcript.status == 503
+        await asyncio.to_thread(wait_until, lambda: num_dead(fleet) >= 2)
+        assert num_dead(fleet) == 2
+        assert len(fleet.records_of(transcript.request_id)) == 2
 
 
 def num_dead(fleet: Fleet) -> int:
@@ -192,14 +196,10 @@ def num_dead(fleet: Fleet) -> int:
 
 
 @pytest.mark.parametrize(("tokens_apart", "is_continued"), [(20, True), (9, False)])
-async def test_streams_that_break_repeatedly(
+async def test_streams_whose_connections_are_cut_while_the_replicas_live(
     fleet: Fleet, tokens_apart: int, is_continued: bool
 ) -> None:
-    """More often than `max_continuations`, in two variants.
-
-    The gateway continues a stream that makes progress between breaks, and gives up one that makes
-    little, since its request may be what kills the engines.
-    """
+    """No replica ends, so `max_continuations` is the limit: 12 allow 200 tokens by 20, not by 9."""
     for replica in (0, 1):
         fleet.add_fault(replica, kind="reset", after_tokens=tokens_apart)
     request, num_before = expected_request(2, max_tokens=200), len(fleet.records())
@@ -210,7 +210,7 @@ async def test_streams_that_break_repeatedly(
         assert num_attempts > 6
     else:
         assert transcripts[0].ending is Ending.ERROR_EVENT
-        assert num_attempts == 1 + 3
+        assert num_attempts == 1 + 12
 
 
 async def test_refused_connections(fleet: Fleet) -> None:

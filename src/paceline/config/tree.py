@@ -270,10 +270,11 @@ class FailureSettings(_Frozen):
     second; it doubles with each failed trial."""
     max_attempts: int = Field(default=3, ge=1)
     """Most attempts for one request before its first byte; 1 for no retries."""
-    max_continuations: int = Field(default=3, ge=0)
-    """Most continuations of one stream in a row that each add fewer than 16 tokens; up to two that
-    mostly waited for a slow client do not count. The limit for all continuations of a stream is
-    four times as high."""
+    max_continuations: int = Field(default=12, ge=0)
+    """Most continuations of one stream on other replicas."""
+    max_replica_deaths: int = Field(default=2, ge=1)
+    """A request under which this many replicas have ended or hung gets an error: it is likely to be
+    the cause, and would end all others too."""
     retry_fraction: Fraction = 0.2
     """Retry budget: this fraction of the requests of the last 10 s, plus retry_reserve."""
     retry_reserve: int = Field(default=256, ge=0)

@@ -27,6 +27,7 @@ from paceline.gateway.peers import PeerWorkers
 from paceline.gateway.process import return_large_blocks
 from paceline.gateway.proxy.lease import Lease, LeaseTable
 from paceline.gateway.proxy.retry_budget import RetryBudget
+from paceline.gateway.proxy.second_opinions import SecondOpinions
 from paceline.gateway.proxy.services import GatewayServices
 from paceline.gateway.proxy.upstream import Upstreams
 from paceline.gateway.replicas import ReplicaSource
@@ -165,6 +166,7 @@ class DataPort:
             continuations=RetryBudget(
                 failures.continuation_fraction, failures.continuation_reserve
             ),
+            opinions=SecondOpinions(),
             metrics=self._metrics,
             gateway_id=self._gateway_id,
             capture=capture,

@@ -17,6 +17,10 @@ class Outcome(StrEnum):
     """The engine answered with a 4xx."""
     ENGINE_ERROR = "engine_error"
     """The engine answered with a 5xx, or with an error inside the stream."""
+    MISDIRECTED = "misdirected"
+    """The replica answered with a status that no engine sends for a request the gateway has
+    checked: a redirect, a 204, the 401 of a login page. Something else answers at its address, or
+    refuses the gateway's key."""
     CLIENT_GONE = "client_gone"
     """The client closed the connection, or read no bytes for too long."""
     UNAVAILABLE = "unavailable"

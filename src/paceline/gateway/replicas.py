@@ -118,6 +118,18 @@ def of_model(replicas: Iterable[Replica], model: str) -> list[Replica]:
     return [replica for replica in replicas if replica.model == model]
 
 
+def named(replicas: Iterable[Replica], name: str) -> Replica | None:
+    """The replica of this name; None when there is none."""
+    return next((replica for replica in replicas if replica.name == name), None)
+
+
+def was_stopped(before: Replica, now: Replica | None) -> bool:
+    """Whether the replica was removed, drained or restarted on purpose since `before`."""
+    if now is None or now.state == "draining":
+        return True
+    return now.num_planned_restarts != before.num_planned_restarts
+
+
 def model_ids(replicas: Iterable[Replica]) -> list[str]:
     """The models that are served, sorted."""
     return sorted({replica.model for replica in replicas if replica.model})

@@ -33,6 +33,10 @@ usually takes 0.1 s."""
 DETOKENISE_TIMEOUT_S = 10.0
 """A replica that is to continue a stream must return the text of its token ids within this time.
 Chosen empirically: some thousand tokens take milliseconds."""
+ENDED_CHECK_S = 1.0
+"""A replica that broke off an answer must answer its health check within this time, or it is not
+known whether it has ended. Chosen empirically: a replica that has ended refuses the connection at
+once."""
 REPLICA_RECHECK_S = 0.05
 """A failed request that waits for a replica first checks for one after this time. Chosen
 empirically."""

@@ -89,6 +89,13 @@ def _serving_alerts(options: AlertOptions, queries: MetricQueries) -> tuple[Aler
     changes = queries.increase("paceline_replica_load_activity_changes_total", "2m")
     all_tokens = queries.counter("paceline_replica_load_generation_tokens_total")
     restarts = queries.increase("paceline_replica_unplanned_restarts_total", "15m")
+    misdirected = " + ".join(
+        f"sum by (job, instance) ({queries.increase(name, '5m', {label: Outcome.MISDIRECTED})})"
+        for name, label in (
+            ("paceline_retries_total", "kind"),
+            ("paceline_requests_total", "outcome"),
+        )
+    )
     kv_usage = queries.gauge("paceline_replica_load_kv_usage_fraction")
     queue = queries.quantile(0.99, "paceline_queue_seconds", "5m", by="job")
     return (
@@ -144,6 +151,17 @@ def _serving_alerts(options: AlertOptions, queries: MetricQueries) -> tuple[Aler
             "send it a request of your own; restart it or take it out with PATCH /admin/replicas.",
         ),
         Alert(
+            "PacelineReplicaMisdirected", "paceline-serving",
+            f"{misdirected} > 0", "2m", "warning",
+            "At the address of a replica of {{ $labels.instance }} something answers that is no "
+            "engine, or an engine that refuses the gateway's key.",
+            "Each such answer costs a retry on another replica; without one the client gets "
+            "a 503.",
+            "The gateway's log names the replica and the status (misdirected: answered …). Look "
+            "for a redirect, a login page or a filtering proxy in front of it, and check its url "
+            "and key.",
+        ),
+        Alert(
             "PacelineEngineRestarted", "paceline-serving",
             f"{restarts} > 0", "0s", "warning",
             "The engine {{ $labels.replica }} ended or hung within the last 15 minutes, and was "
@@ -185,8 +203,8 @@ def _burn_alerts(options: AlertOptions, queries: MetricQueries) -> tuple[Alert, 
             f"At this rate the error budget of 30 days ({1 - options.availability:.3g} of all "
             f"requests) is spent in {30 / factor:.2g} days.",
             "paceline_requests_total by outcome names the kind: overloaded and expired need "
-            "capacity, unreachable, broken and timed_out lead to a replica, internal_error to the "
-            "gateway's log.",
+            "capacity, unreachable, misdirected, broken and timed_out lead to a replica, "
+            "internal_error to the gateway's log.",
         )
         for name, long, short, factor, hold, severity in _BURNS
     )  # fmt: skip

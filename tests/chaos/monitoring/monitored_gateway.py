@@ -82,6 +82,13 @@ class MonitoredGateway:
             self.send("broken")
         self.threads.submit(self._keep_failing, 15.0)
 
+    def misdirect_requests(self) -> None:
+        """A redirect at the address of the replica, as of a login page."""
+        url = f"{self.remotes['broken']}/mock_vllm/faults"
+        HTTP.delete(url)
+        HTTP.post(url, json=[{"kind": "status", "status": 302}])
+        self.threads.submit(self._keep_failing, 15.0)
+
     def fail_health_checks(self) -> None:
         fault = [{"kind": "status", "status": 500, "route": "health"}]
         HTTP.post(f"{self.remotes['broken']}/mock_vllm/faults", json=fault)
@@ -126,6 +133,7 @@ CONDITIONS: Sequence[tuple[Callable[[MonitoredGateway], None], tuple[str, ...]]]
         MonitoredGateway.fail_requests,
         ("PacelineBreakerOpen", "PacelineErrorBudgetBurnsFast", "PacelineErrorBudgetBurns"),
     ),
+    (MonitoredGateway.misdirect_requests, ("PacelineReplicaMisdirected",)),
     (MonitoredGateway.fail_health_checks, ("PacelineReplicaDown",)),
     (MonitoredGateway.reject_drafts, ("PacelineAcceptanceLow",)),
     (MonitoredGateway.break_the_policy, ("PacelineGovernorFailing",)),

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from paceline.gateway.replicas import Replica, longest_context, num_slots_by_name, num_slots_of
+from paceline.gateway.replicas import (
+    Replica,
+    longest_context,
+    named,
+    num_slots_by_name,
+    num_slots_of,
+    was_stopped,
+)
 from paceline.gateway.settings import AdmissionSettings
 
 R0 = Replica("r0", "/run/r0.sock", "tiny", "ready", max_model_len=100)
@@ -40,3 +49,25 @@ def test_texts_of_a_replica_can_be_encoded() -> None:
     """The name of a folder may be no UTF-8, and a model may be named so in JSON."""
     replica = Replica("r0", "/a", "tiny\ud800", "ready", draft="/models/\udcffé")
     assert (replica.model, replica.draft) == ("tiny\ufffd", "/models/\ufffdé")
+
+
+@pytest.mark.parametrize(
+    ("now", "expected"),
+    [
+        (None, True),
+        (replace(R0, state="draining"), True),
+        (replace(R0, state="starting", num_restarts=1, num_planned_restarts=1), True),
+        (R0, False),
+        (replace(R0, state="down"), False),
+        (replace(R0, state="starting", num_restarts=1), False),
+    ],
+)
+def test_a_replica_that_is_stopped_on_purpose_has_not_died(
+    now: Replica | None, expected: bool
+) -> None:
+    assert was_stopped(R0, now) is expected
+
+
+def test_replicas_are_found_by_name() -> None:
+    assert named([R0, R1], "r1") is R1
+    assert named([R0, R1], "r2") is None

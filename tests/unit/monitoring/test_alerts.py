@@ -85,7 +85,8 @@ def test_every_outcome_is_classified_for_the_error_budget() -> None:
     failed = {
         Outcome.ENGINE_ERROR, Outcome.UNAVAILABLE, Outcome.OVERLOADED, Outcome.EXPIRED,
         Outcome.UNREACHABLE, Outcome.NOT_SENT, Outcome.TIMED_OUT, Outcome.TOO_SLOW,
-        Outcome.BROKEN, Outcome.NOT_CONTINUED, Outcome.SHUT_DOWN, Outcome.INTERNAL_ERROR,
+        Outcome.BROKEN, Outcome.MISDIRECTED, Outcome.NOT_CONTINUED, Outcome.SHUT_DOWN,
+        Outcome.INTERNAL_ERROR,
     }  # fmt: skip
     assert failed.isdisjoint(NOT_COUNTED)
     assert failed | set(NOT_COUNTED) | {Outcome.COMPLETED} == set(Outcome)

@@ -7,8 +7,6 @@ that is cancelled while it waits for a slow client has sent nothing.
 
 from __future__ import annotations
 
-import time
-
 from paceline.gateway.delivered import NOTHING, AnswerPart, DeliveredAnswer
 from paceline.gateway.http.asgi import Headers, Receive, Send
 from paceline.gateway.http.body import linger
@@ -34,8 +32,6 @@ class ClientResponse:
         """The head was sent."""
         self.is_complete = False
         """The end was sent."""
-        self.waited_s = 0.0
-        """How long parts of the stream waited for the client to read, in all."""
         self.whole_body = b""
         """An engine's answer that was sent in one piece."""
 
@@ -65,11 +61,7 @@ class ClientResponse:
 
     async def chunk(self, part: AnswerPart) -> None:
         """Send part of a stream. Suspends while the client reads slowly."""
-        began_s = time.monotonic()
-        try:
-            await self._send({"type": "http.response.body", "body": part.data, "more_body": True})
-        finally:
-            self.waited_s += time.monotonic() - began_s
+        await self._send({"type": "http.response.body", "body": part.data, "more_body": True})
         self._commit(part)
 
     async def comment(self, data: bytes) -> None:

@@ -39,6 +39,7 @@ _RETRIED_OUTCOMES = (
     Outcome.BROKEN,
     Outcome.TIMED_OUT,
     Outcome.ENGINE_ERROR,
+    Outcome.MISDIRECTED,
 )
 
 

@@ -25,7 +25,7 @@ from paceline.gateway.proxy.attempt_end import (
     too_slow,
     unreachable,
 )
-from paceline.gateway.proxy.engine_errors import outcome_of, problem_of, status_in
+from paceline.gateway.proxy.engine_errors import is_death, outcome_of, problem_of, status_in
 from paceline.gateway.proxy.error_log import describe_error
 from paceline.gateway.proxy.lease import Lease
 from paceline.gateway.proxy.stream_timeout import StreamTimeout
@@ -262,4 +262,9 @@ class Attempt:
             self._lease.replica.dialect,
         )
         description = describe_error(body, self._settings.log_prompts)
-        return AttemptEnd(outcome_of(problem), problem, f"answered {status}: {description}")
+        return AttemptEnd(
+            outcome_of(problem),
+            problem,
+            f"answered {status}: {description}",
+            is_death=is_death(status, body, self._lease.replica.dialect),
+        )

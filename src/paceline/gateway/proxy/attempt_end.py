@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from paceline.gateway.http.errors import Problem, unavailable
 from paceline.gateway.outcomes import Outcome
 from paceline.gateway.proxy.engine_errors import UNSUPPORTED
+from paceline.gateway.routing.verdicts import Suspicion
 from paceline.gateway.settings import GatewaySettings
 
 
@@ -19,6 +20,9 @@ class AttemptEnd:
     """What the client reads unless another attempt answers it; None when the answer is complete."""
     detail: str = ""
     """For the log."""
+    is_death: bool = False
+    """Whether the replica ended during the attempt, or hung so that all its attempts were ended.
+    The request may be the cause."""
 
     @property
     def repeats(self) -> bool:
@@ -35,6 +39,40 @@ class AttemptEnd:
         """Whether the replica refused the request because of its load; an idle one may serve it."""
         return self.problem is not None and self.problem.status == 429
 
+    @property
+    def is_refusal(self) -> bool:
+        """Whether the replica refused the request as such: every other one should, too."""
+        if self.outcome is not Outcome.ENGINE_REFUSED:
+            return False
+        return not self.is_busy and not self.is_unsupported
+
+    @property
+    def is_rejection(self) -> bool:
+        """Whether the replica would answer this request in the same way again: it is not sent
+        there a second time."""
+        rejected = (Outcome.MISDIRECTED, Outcome.NOT_CONTINUED)
+        return self.repeats or self.is_refusal or self.outcome in rejected
+
+    @property
+    def may_be_own_fault(self) -> bool:
+        """Whether the request may have caused this end: it reached a replica, which lives."""
+        return not self.is_death and self.outcome not in (Outcome.UNREACHABLE, Outcome.NOT_SENT)
+
+    @property
+    def suspicion(self) -> Suspicion | None:
+        """What the attempt says about its replica before it is known how others answer the same
+        request; None when it is already clear, or says nothing."""
+        if self.is_death or self.is_unsupported:
+            return None
+        if self.outcome is Outcome.ENGINE_REFUSED:
+            # Another replica may have a longer context.
+            is_too_long = self.problem is not None and self.problem.code == _TOO_LONG
+            return None if is_too_long else Suspicion.REFUSAL
+        return Suspicion.ERROR if self.outcome in _ERRORS else None
+
+
+_TOO_LONG = "context_length_exceeded"
+_ERRORS = (Outcome.ENGINE_ERROR, Outcome.MISDIRECTED, Outcome.BROKEN, Outcome.TIMED_OUT)
 
 COMPLETED = AttemptEnd(Outcome.COMPLETED)
 

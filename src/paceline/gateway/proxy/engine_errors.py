@@ -53,9 +53,14 @@ _NO_ROUTE = re.compile(
     rf"^(Not Found|Method Not Allowed|File Not Found|{_SILENT})$"
     r"|does not support (embeddings|\w+ API)"
 )
-_TRANSIENT = (401, 403, 502, 503, 504, 508)
-"""Statuses of a temporary failure, and those about the key between gateway and engine, which the
-client can neither cause nor fix."""
+_TRANSIENT = (502, 503, 504, 508)
+"""Statuses of a temporary failure, which the client can neither cause nor fix."""
+_REFUSALS = (400, 404, 405, 408, 413, 422, 424, 429)
+"""With these an engine may refuse a request that the gateway has checked. Any other status below
+500 comes from something else at the replica's address: a redirect, a login page, a proxy that
+limits or filters, an engine that expects another key than the gateway's."""
+MISDIRECTED = "engine_misdirected"
+"""Code of an answer that comes from no engine, or from one that refuses the gateway itself."""
 UNSUPPORTED = "unsupported_parameter"
 """Code of an engine's refusal because of how it is configured: one that does not draft may serve
 the request."""
@@ -74,6 +79,13 @@ def problem_of(
     text, param = error_message_of(dialect, status, body)
     status = status_meant(dialect, status, text)
     message, param = _shown(text, param)
+    if status < 500 and status not in _REFUSALS:
+        return Problem(
+            503,
+            "What answers at the engine's address does not serve as an engine at the moment.",
+            MISDIRECTED,
+            retry_after_s=retry_after_s,
+        )
     if status in _TRANSIENT or (status >= 500 and _DEAD.search(message)):
         return unavailable("The engine failed on this request; try again.", retry_after_s)
     if status >= 500 and status != 501:
@@ -104,7 +116,14 @@ def problem_of(
 
 
 def outcome_of(problem: Problem) -> Outcome:
+    if problem.code == MISDIRECTED:
+        return Outcome.MISDIRECTED
     return Outcome.ENGINE_ERROR if problem.status >= 500 else Outcome.ENGINE_REFUSED
+
+
+def is_death(status: int, body: bytes, dialect: str = "vllm") -> bool:
+    """Whether this error says that the engine has ended: its server follows."""
+    return status >= 500 and _DEAD.search(error_message_of(dialect, status, body)[0]) is not None
 
 
 def status_in(body: bytes) -> int:

@@ -10,12 +10,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from paceline.gateway.outcomes import Outcome
-from paceline.gateway.settings.failures import IN_ALL_FACTOR, FailureSettings
+from paceline.gateway.settings.failures import FailureSettings
 
 
 class Step(StrEnum):
     FINISHED = "finished"
     """The client has its answer, gets the engine's own refusal, or is gone."""
+    REFUSE = "refuse"
+    """Send the client the refusal with which an earlier attempt ended. Other replicas were asked
+    and did not answer."""
     RETRY_ELSEWHERE = "retry_elsewhere"
     """Make the request again, on a replica that has not failed it. Spends a retry."""
     CONTINUE_ELSEWHERE = "continue_elsewhere"
@@ -34,7 +37,10 @@ class RetryReason(StrEnum):
     ENGINE_REFUSED = "engine_refused"
     UNSUPPORTED_THERE = "unsupported_there"
     BUSY_THERE = "busy_there"
+    SECOND_OPINION = "second_opinion"
+    NO_SECOND_OPINION = "no_second_opinion"
     CONTINUATION_REFUSED = "continuation_refused"
+    ENDS_REPLICAS = "ends_replicas"
     CLIENT_GONE = "client_gone"
     STOPPING = "stopping"
     OWN_FAULT = "own_fault"
@@ -72,17 +78,26 @@ class FailureContext:
     """Attempts so far that began the answer anew, this one included; those that did not reach an
     engine are left out."""
     num_continuations: int
-    """Attempts that continued it, this one included, since the last one that added at least
-    `PROGRESS_TOKENS` tokens; `MAX_WAITS` that mostly waited for the client are left out."""
-    num_continuations_in_all: int
-    """All attempts that continued it, this one included."""
+    """Attempts that continued it, this one included; those that did not reach an engine are left
+    out."""
+    num_deaths: int
+    """Attempts, this one included, whose replica ended, or hung so that all its attempts were
+    ended."""
     num_repeating_errors: int
     """Attempts, this one included, that ended with an error which the same request is likely to
     cause again: an engine's 500 after which the engine still serves."""
+    num_refusals: int
+    """Attempts, this one included, that ended with a 4xx which is not due to load."""
+    wants_opinion: bool
+    """Whether another replica should be asked before the client gets this refusal."""
+    is_rejection: bool
+    """Whether the replica would answer the request in the same way again."""
     waited_s: float
     """How long this request has waited for a replica so far, over all its waits."""
     has_other_replica: bool
     """Whether a replica that has not failed this request can take it now."""
+    has_failed_replica: bool
+    """Whether one that has failed it, and did not reject it, can."""
     num_retries_left: int
     """In the budget of all requests."""
     num_continuations_left: int
@@ -91,9 +106,7 @@ class FailureContext:
 
 _ENDS = {
     Outcome.COMPLETED: Decision(Step.FINISHED, RetryReason.COMPLETED),
-    Outcome.ENGINE_REFUSED: Decision(Step.FINISHED, RetryReason.ENGINE_REFUSED),
     Outcome.CLIENT_GONE: Decision(Step.FINISHED, RetryReason.CLIENT_GONE),
-    Outcome.NOT_CONTINUED: Decision(Step.GIVE_UP, RetryReason.NOT_CONTINUABLE),
     Outcome.SHUT_DOWN: Decision(Step.GIVE_UP, RetryReason.STOPPING),
     Outcome.TOO_SLOW: Decision(Step.GIVE_UP, RetryReason.REQUEST_TOO_LARGE),
     Outcome.TOO_LARGE: Decision(Step.GIVE_UP, RetryReason.REQUEST_TOO_LARGE),
@@ -106,42 +119,54 @@ _ENDS = {
 def next_step(end: FailureContext, settings: FailureSettings) -> Decision:
     """The first of these rules that applies.
 
-    1. Completed, refused by the engine with a 4xx, client gone: FINISHED. Gateway stopping or at
-       fault itself, whole answer too slow or too large: GIVE_UP. A 4xx is never tried again, but a
-       client that has bytes cannot be given it as its answer: GIVE_UP. The exception is a refusal
-       that is due to how the replica is configured, or to its load: RETRY_ELSEWHERE while attempts,
-       budget and another replica are left. A stream that has begun is continued after a refusal
-       that is due to a replica's load.
-    2. The client has bytes and they cannot be continued: GIVE_UP. A retry would send them twice.
-    3. An error that repeats has occurred twice: GIVE_UP. The second engine shows that the request
-       is the cause; a third would only repeat the work.
-    4. No attempt of this kind, or no budget left: GIVE_UP.
-    5. Another replica can take it: CONTINUE_ELSEWHERE if the client has bytes, else
+    1. Completed, client gone: FINISHED. Gateway stopping or at fault itself, whole answer too slow
+       or too large: GIVE_UP.
+    2. `max_replica_deaths` replicas have ended under the request: GIVE_UP. It is likely to be the
+       cause, however many tokens came between.
+    3. The replica refused the request with a 4xx, and the client has nothing: RETRY_ELSEWHERE while
+       attempts, budget and another replica are left, if the refusal is due to how the replica is
+       configured or to its load, or if a second opinion is wanted and this is the first refusal.
+       Else FINISHED: the client gets the refusal.
+    4. The client has bytes and they cannot be continued: GIVE_UP. A retry would send them twice.
+    5. Two replicas refused to continue the stream, or an error that repeats has occurred twice:
+       GIVE_UP. The second engine shows that the request is the cause; a third would only repeat
+       the work.
+    6. No attempt of this kind, or no budget left: GIVE_UP.
+    7. Another replica can take it: CONTINUE_ELSEWHERE if the client has bytes, else
        RETRY_ELSEWHERE.
-    6. The attempt timed out before the client had bytes, or an error that repeats has occurred:
-       GIVE_UP. The next replica would be the one that timed out or failed. A stream that has begun
-       waits for it instead: a hung replica comes back, or is restarted.
-    7. It has waited less than `replica_wait_s`: WAIT_FOR_REPLICA, else GIVE_UP.
+    8. The attempt timed out or rejected the request before the client had bytes: GIVE_UP. The next
+       replica would be the one that timed out or rejected it. A replica rejected a stream that has
+       begun: WAIT_FOR_REPLICA if one that failed otherwise can take it now, else GIVE_UP.
+    9. It has waited less than `replica_wait_s`: WAIT_FOR_REPLICA, else GIVE_UP.
+
+    Where a request that one replica refused is given up after others have failed it, the step is
+    REFUSE.
     """
-    is_refused = end.outcome is Outcome.ENGINE_REFUSED
-    is_busy_continuation = is_refused and end.is_busy and end.has_client_bytes
-    if is_refused and end.has_client_bytes and not is_busy_continuation:
-        return _give_up(RetryReason.CONTINUATION_REFUSED)
-    if end.is_unsupported and _may_retry(end, settings):
-        return Decision(Step.RETRY_ELSEWHERE, RetryReason.UNSUPPORTED_THERE)
-    if is_refused and end.is_busy and _may_retry(end, settings):
-        return Decision(Step.RETRY_ELSEWHERE, RetryReason.BUSY_THERE)
+    decision = _decide(end, settings)
+    was_refused = end.num_refusals > 0 and end.outcome is not Outcome.ENGINE_REFUSED
+    is_open = decision.step in (Step.GIVE_UP, Step.WAIT_FOR_REPLICA)
+    if was_refused and is_open and not end.has_client_bytes and end.outcome not in _ENDS:
+        return Decision(Step.REFUSE, RetryReason.NO_SECOND_OPINION)
+    return decision
+
+
+def _decide(end: FailureContext, settings: FailureSettings) -> Decision:
     decided = _ENDS.get(end.outcome)
-    if decided is not None and not is_busy_continuation:
+    if decided is not None:
         return decided
+    if end.num_deaths >= settings.max_replica_deaths:
+        return _give_up(RetryReason.ENDS_REPLICAS)
+    is_refused = end.outcome is Outcome.ENGINE_REFUSED
+    if is_refused and not end.has_client_bytes:
+        return _after_refusal(end, settings)
     if end.has_client_bytes and not end.can_continue:
         return _give_up(RetryReason.NOT_CONTINUABLE)
+    if is_refused and not end.is_busy and end.num_refusals >= 2:
+        return _give_up(RetryReason.CONTINUATION_REFUSED)
     if end.num_repeating_errors >= 2:
         return _give_up(RetryReason.FAILS_AGAIN)
     if end.has_client_bytes:
-        most = settings.max_continuations
-        has_attempt = end.num_continuations < most
-        has_attempt = has_attempt and end.num_continuations_in_all < IN_ALL_FACTOR * most
+        has_attempt = end.num_continuations < settings.max_continuations
         num_left, step = end.num_continuations_left, Step.CONTINUE_ELSEWHERE
     else:
         has_attempt = end.num_attempts < settings.max_attempts
@@ -152,17 +177,34 @@ def next_step(end: FailureContext, settings: FailureSettings) -> Decision:
         return _give_up(RetryReason.NO_BUDGET_LEFT)
     if end.has_other_replica:
         return Decision(step, RetryReason.REPLICA_FAILED)
-    timed_out_unseen = end.outcome is Outcome.TIMED_OUT and not end.has_client_bytes
-    if timed_out_unseen or end.num_repeating_errors:
+    if not end.has_client_bytes and (end.outcome is Outcome.TIMED_OUT or end.is_rejection):
         return _give_up(RetryReason.NO_REPLICA)
+    if end.is_rejection and not end.has_failed_replica:
+        return _give_up(_REJECTED.get(end.outcome, RetryReason.NO_REPLICA))
     if end.waited_s < settings.replica_wait_s:
         return Decision(Step.WAIT_FOR_REPLICA, RetryReason.NO_REPLICA)
     return _give_up(RetryReason.NO_REPLICA_CAME)
 
 
-def _may_retry(end: FailureContext, settings: FailureSettings) -> bool:
+_REJECTED = {
+    Outcome.ENGINE_REFUSED: RetryReason.CONTINUATION_REFUSED,
+    Outcome.NOT_CONTINUED: RetryReason.NOT_CONTINUABLE,
+}
+
+
+def _after_refusal(end: FailureContext, settings: FailureSettings) -> Decision:
+    """After a 4xx of which the client has nothing."""
     has_attempt = end.num_attempts < settings.max_attempts and end.num_retries_left >= 1
-    return has_attempt and end.has_other_replica and not end.has_client_bytes
+    if has_attempt and end.has_other_replica:
+        if end.is_unsupported:
+            return Decision(Step.RETRY_ELSEWHERE, RetryReason.UNSUPPORTED_THERE)
+        if end.is_busy:
+            return Decision(Step.RETRY_ELSEWHERE, RetryReason.BUSY_THERE)
+        if end.wants_opinion and end.num_refusals == 1:
+            return Decision(Step.RETRY_ELSEWHERE, RetryReason.SECOND_OPINION)
+    if end.is_busy and end.num_refusals:
+        return Decision(Step.REFUSE, RetryReason.NO_SECOND_OPINION)
+    return Decision(Step.FINISHED, RetryReason.ENGINE_REFUSED)
 
 
 def _give_up(reason: RetryReason) -> Decision:

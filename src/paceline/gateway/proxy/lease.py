@@ -53,11 +53,11 @@ class Lease:
     before, if `LeaseTable.claim` opened it."""
 
     __slots__ = (
-        "_end_attempt", "_has_received_all", "_outcome", "_state", "_table", "_ticket",
-        "_upstream", "_watched", "cost", "has_answered", "replica",
+        "_awaits_verdict", "_end_attempt", "_has_received_all", "_on_answer", "_outcome", "_state",
+        "_table", "_upstream", "_watched", "cost", "has_answered", "replica", "ticket",
     )  # fmt: skip
 
-    _ticket: Ticket
+    ticket: Ticket
     """Set when the lease is opened."""
 
     def __init__(self, replica: Replica, cost: RequestCost, table: LeaseTable) -> None:
@@ -70,13 +70,19 @@ class Lease:
         self._end_attempt: Callable[[], None] | None = None
         self._watched: WatchedAttempt | None = None
         self._has_received_all = False
+        self._on_answer: Callable[[], None] | None = None
+        self._awaits_verdict = False
         self.has_answered = False
         """The first bytes of a good answer arrived."""
 
-    def end(self, outcome: Outcome) -> None:
-        """Set how the attempt ended. The first call counts: later ones are its consequences."""
+    def end(self, outcome: Outcome, *, awaits_verdict: bool = False) -> None:
+        """Set how the attempt ended. The first call counts: later ones are its consequences.
+
+        With `awaits_verdict` the breaker counts it when `Breakers.decided` is called for `ticket`.
+        """
         if self._outcome is None:
             self._outcome = outcome
+            self._awaits_verdict = awaits_verdict
 
     def own(self, upstream: Closable) -> None:
         """Have this connection closed when the lease ends."""
@@ -85,7 +91,13 @@ class Lease:
     def answered(self) -> None:
         """The first bytes of a good answer arrived."""
         self.has_answered = True
-        self._table._answered(self._ticket)
+        self._table._answered(self.ticket)
+        if self._on_answer is not None:
+            self._on_answer()
+
+    def on_answer(self, call: Callable[[], None]) -> None:
+        """Have `answered` call this."""
+        self._on_answer = call
 
     def watch_progress(self, *, is_stream: bool) -> None:
         """The request is sent now: the replica's silence counts from here on."""
@@ -130,7 +142,7 @@ class Lease:
         """Count the attempt from now on. Call `withdraw` unless the lease is entered."""
         assert self._state is _LeaseState.NEW
         self._state = _LeaseState.OPEN
-        self._ticket = self._table._open_lease(self)
+        self.ticket = self._table._open_lease(self)
 
     def withdraw(self) -> None:
         """Close an open lease that was not entered; no effect on any other."""
@@ -161,7 +173,7 @@ class Lease:
 
     def _close(self, outcome: Outcome) -> None:
         self._state = _LeaseState.CLOSED
-        self._table._close_lease(self, self._ticket, outcome)
+        self._table._close_lease(self, outcome, awaits_verdict=self._awaits_verdict)
 
 
 class LeaseTable:
@@ -217,6 +229,10 @@ class LeaseTable:
         for lease in list(self._open.get(replica_name, ())):
             lease.cut(Outcome.TIMED_OUT)
 
+    def found_ended(self, replica_name: str) -> None:
+        """Open the breaker of a replica that broke off an answer and refuses connections now."""
+        self.breakers.trip(replica_name, time.monotonic())
+
     def forget(self, names_left: Collection[str]) -> None:
         """Drop what is remembered of all replicas but these."""
         self.breakers.forget(names_left)
@@ -234,7 +250,7 @@ class LeaseTable:
     def _answered(self, ticket: Ticket) -> None:
         self.breakers.answered(ticket, time.monotonic())
 
-    def _close_lease(self, lease: Lease, ticket: Ticket, outcome: Outcome) -> None:
+    def _close_lease(self, lease: Lease, outcome: Outcome, *, awaits_verdict: bool) -> None:
         name = lease.replica.name
         leases = self._open[name]
         leases.remove(lease)
@@ -242,7 +258,10 @@ class LeaseTable:
         if not leases:  # replicas come and go; the tables must not grow with them
             del self._open[name]
             del self._costs[name]
-        self.breakers.ended(ticket, outcome, time.monotonic())
+        if awaits_verdict:
+            self.breakers.suspended(lease.ticket)
+        else:
+            self.breakers.ended(lease.ticket, outcome, time.monotonic())
 
     def __repr__(self) -> str:
         return f"LeaseTable({self.in_flight()})"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from dataclasses import replace
 
 from paceline.gateway.admission import Overloaded, RefusalReason
 from paceline.gateway.admission.queue import Slot
@@ -34,8 +35,10 @@ from paceline.gateway.proxy.attempt_history import AttemptHistory
 from paceline.gateway.proxy.failure_policy import RetryReason, Step, next_step
 from paceline.gateway.proxy.lease import Lease
 from paceline.gateway.proxy.replica_chooser import ReplicaChooser
+from paceline.gateway.proxy.request_verdicts import RequestVerdicts
+from paceline.gateway.proxy.retry_budget import Charge
 from paceline.gateway.proxy.services import GatewayServices
-from paceline.gateway.replicas import of_model
+from paceline.gateway.replicas import named, of_model, was_stopped
 from paceline.gateway.requests.deadline import Deadline, deadline_of
 from paceline.gateway.requests.plan import RequestPlan, make_plan
 from paceline.gateway.requests.routes import Route
@@ -54,6 +57,7 @@ class RequestRunner:
         "_deadline",
         "_failure",
         "_history",
+        "_is_refused",
         "_outcome",
         "_plan",
         "_receive",
@@ -64,6 +68,7 @@ class RequestRunner:
         "_scope",
         "_services",
         "_times",
+        "_verdicts",
     )  # fmt: skip
 
     _deadline: Deadline
@@ -88,6 +93,9 @@ class RequestRunner:
         self._receive = receive
         self._reply = reply
         self._history = AttemptHistory()
+        self._verdicts = RequestVerdicts(services.leases.breakers, services.opinions)
+        self._is_refused = False
+        """The client gets the refusal of an earlier attempt."""
         self._outcome = Outcome.INTERNAL_ERROR
         self._reserved = services.bytes_held.request(None)
         """Nothing, until the tenant is known."""
@@ -105,6 +113,7 @@ class RequestRunner:
                 self._drop_contents()
                 await self._send(problem)
         finally:
+            self._verdicts.close(is_served=False)
             self._reserved.release()
             self._services.metrics.request_ended(self._outcome)
             self._services.metrics.tokens_used(self._reply.delivered.usage)
@@ -194,6 +203,7 @@ class RequestRunner:
             cache_salt=services.access.cache_salt(tenant),
             hops=add_hop(hops_of(self._scope), services.gateway_id),
         )
+        self._verdicts.tenant = plan.tenant
         self._answer = Answer(
             RequestContext(
                 request,
@@ -226,35 +236,52 @@ class RequestRunner:
         """Step 7: one attempt under one lease: begin the answer, or continue it."""
         answer, delivered, replica = self._answer, self._reply.delivered, lease.replica
         continues, num_tokens_before = delivered.has_data, len(delivered.ids)
-        began_s, waited_before_s = time.monotonic(), self._reply.waited_s
         async with lease:
+            lease.on_answer(self._verdicts.another_answers)
             end = await answer.attempt(lease)
-            lease.end(end.outcome)
-        num_new_tokens = len(delivered.ids) - num_tokens_before
-        waited_s = self._reply.waited_s - waited_before_s
-        self._history.note(
-            end,
-            continues=continues,
-            num_new_tokens=num_new_tokens,
-            waited_for_client=waited_s > (time.monotonic() - began_s) / 2,
-        )
+            if end.problem is not None and await self._has_died(lease, end):
+                end = replace(end, is_death=True)
+            lease.end(end.outcome, awaits_verdict=end.suspicion is not None)
+        self._verdicts.ended(lease.ticket, end, had_begun=continues or lease.has_answered)
+        self._history.note(end, continues=continues)
         if continues:
             resumed = end.problem is None or lease.has_answered
             self._services.metrics.continuation_ended(
                 Continuation.RESUMED if resumed else Continuation.FAILED
             )
         if end.problem is not None:
-            self._chooser.note_failure(replica, num_new_tokens)
+            self._chooser.note_failure(
+                replica,
+                has_added_tokens=len(delivered.ids) > num_tokens_before,
+                is_rejection=end.is_rejection,
+            )
             self._failure = f"replica {replica.name}: {end.outcome.value}: {end.detail}"
             if await answer.close_if_complete():
                 self._log("closed", "answer_was_complete")
                 return COMPLETED
         return end
 
+    async def _has_died(self, lease: Lease, end: AttemptEnd) -> bool:
+        """Whether the replica has ended or hung, not merely this connection, and nobody meant it
+        to end."""
+        if lease.is_cut:
+            return True
+        if end.is_death or end.outcome is not Outcome.BROKEN:
+            return end.is_death
+        services, replica = self._services, lease.replica
+        if was_stopped(replica, named(services.source.replicas(), replica.name)):
+            return False
+        if not await services.upstreams.has_ended(replica):
+            return False
+        services.leases.found_ended(replica.name)
+        return True
+
     async def _finish(
         self, end: AttemptEnd | None, request: CheckedRequest, tenant: Tenant | None
     ) -> Outcome:
         """Step 8: send the problem, or offer a complete answer to the capture; the outcome."""
+        if self._is_refused:
+            end = self._history.refusal
         assert end is not None
         if end.problem is not None:
             await self._reply.problem(end.problem)
@@ -275,46 +302,51 @@ class RequestRunner:
     async def _choose_next(self, end: AttemptEnd) -> Lease | None:
         """The lease that follows a failed attempt; None when the client gets the error."""
         replica = self._chooser.choose()
-        step, reason = self._decide(end, has_other_replica=replica is not None)
-        if step in (Step.FINISHED, Step.GIVE_UP):
+        charge = Charge(end.may_be_own_fault, self._plan.tenant)
+        step, reason = self._decide(end, charge, has_other_replica=replica is not None)
+        self._is_refused = step is Step.REFUSE
+        if step in (Step.FINISHED, Step.GIVE_UP, Step.REFUSE):
             self._count_lost_stream(reason)
             return None
         if step is Step.WAIT_FOR_REPLICA:
             replica = await self._chooser.wait()
-        if replica is None or not self._spend(end.outcome):
+        if replica is None or not self._spend(end.outcome, charge):
             self._count_lost_stream(RetryReason.NO_REPLICA_CAME)
             return None
         return self._services.leases.lease(replica, self._plan.cost)
 
-    def _decide(self, end: AttemptEnd, *, has_other_replica: bool) -> tuple[Step, RetryReason]:
+    def _decide(
+        self, end: AttemptEnd, charge: Charge, *, has_other_replica: bool
+    ) -> tuple[Step, RetryReason]:
         services, now_s = self._services, time.monotonic()
         has_client_bytes = self._reply.delivered.has_data
         why_not = self._answer.why_not_continued if has_client_bytes else None
         decision = next_step(
             self._history.failure_context(
-                end.outcome,
                 has_client_bytes=has_client_bytes,
                 can_continue=why_not is None,
+                wants_opinion=self._verdicts.wants_opinion,
                 waited_s=self._chooser.waited_s,
                 has_other_replica=has_other_replica,
-                num_retries_left=services.retries.num_left(now_s),
-                num_continuations_left=services.continuations.num_left(now_s),
+                has_failed_replica=self._chooser.choose_failed() is not None,
+                num_retries_left=services.retries.num_left(now_s, charge),
+                num_continuations_left=services.continuations.num_left(now_s, charge),
             ),
             services.settings.failures,
         )
         self._log(decision.step.value, decision.reason.value, f" ({why_not})" if why_not else "")
         return decision.step, decision.reason
 
-    def _spend(self, after: Outcome) -> bool:
+    def _spend(self, after: Outcome, charge: Charge) -> bool:
         """Take the next attempt out of its budget; False when the budget is empty."""
         services, now_s = self._services, time.monotonic()
         if after is Outcome.NOT_SENT:
             return True  # the last attempt cost no engine any work
         if self._reply.delivered.has_data:
-            return services.continuations.try_spend(now_s)
+            return services.continuations.try_spend(now_s, charge)
         if not self._history.num_attempts:
             return True  # no engine has received the request yet
-        if not services.retries.try_spend(now_s):
+        if not services.retries.try_spend(now_s, charge):
             return False
         services.metrics.retried(after)
         return True

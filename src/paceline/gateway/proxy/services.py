@@ -12,6 +12,7 @@ from paceline.gateway.keys.access import DataAccess
 from paceline.gateway.metrics.metrics import GatewayMetrics
 from paceline.gateway.proxy.lease import Lease, LeaseTable
 from paceline.gateway.proxy.retry_budget import RetryBudget
+from paceline.gateway.proxy.second_opinions import SecondOpinions
 from paceline.gateway.proxy.upstream import Upstreams
 from paceline.gateway.replicas import ReplicaSource
 from paceline.gateway.routing.router import Router
@@ -38,6 +39,7 @@ class GatewayServices:
     """For attempts that begin an answer anew."""
     continuations: RetryBudget
     """For attempts that continue a stream."""
+    opinions: SecondOpinions
     metrics: GatewayMetrics
     gateway_id: str
     """Of the gateway, whichever of its processes this is; see `gateway.hops`."""

@@ -13,10 +13,12 @@ from types import TracebackType
 
 import aiohttp
 
+from paceline.gateway.fleet.dialects import DIALECTS
 from paceline.gateway.hops import HOPS_HEADER
 from paceline.gateway.own_limits import is_own_limit
 from paceline.gateway.replicas import Replica
 from paceline.gateway.settings import GatewaySettings
+from paceline.gateway.time_limits import ENDED_CHECK_S
 
 _READ_BUFFER_BYTES = 16 * 1024
 """aiohttp reads ahead twice as much, for a client that reads slowly. `REQUEST_BYTES` covers it."""
@@ -178,6 +180,22 @@ class Upstreams:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Broken(_reason(error)) from error
         return UpstreamResponse(response)
+
+    async def has_ended(self, replica: Replica) -> bool:
+        """Whether the replica has ended: it refuses or resets a connection, or its health check
+        answers a 5xx. One that does not answer in time has not. Does not raise."""
+        session, base = self._session(replica)
+        headers = {} if replica.key is None else {"authorization": f"Bearer {replica.key}"}
+        path = DIALECTS[replica.dialect].health_path
+        try:
+            async with asyncio.timeout(ENDED_CHECK_S):
+                response = await session.get(base + path, headers=headers, allow_redirects=False)
+        except TimeoutError:
+            return False
+        except (aiohttp.ClientError, OSError) as error:
+            return not (isinstance(error, aiohttp.ClientConnectorDNSError) or is_own_limit(error))
+        response.close()
+        return response.status >= 500
 
     def _session(self, replica: Replica) -> tuple[aiohttp.ClientSession, str]:
         session = self._sessions.get(replica.address)

@@ -14,11 +14,18 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
 
 from paceline.gateway.outcomes import Outcome
+from paceline.gateway.routing.verdicts import Record, Verdict, fails_too_often
 from paceline.gateway.settings import FailureSettings
 from paceline.gateway.sliding_sum import SlidingSum
 
 _FAILURES = frozenset(
-    {Outcome.UNREACHABLE, Outcome.BROKEN, Outcome.TIMED_OUT, Outcome.ENGINE_ERROR}
+    {
+        Outcome.UNREACHABLE,
+        Outcome.BROKEN,
+        Outcome.TIMED_OUT,
+        Outcome.ENGINE_ERROR,
+        Outcome.MISDIRECTED,
+    }
 )
 _JITTER_FRACTION = 0.2
 """Chosen empirically: replicas that failed together are tried again at different moments."""
@@ -26,6 +33,9 @@ _JITTER_FRACTION = 0.2
 _NUM_EAGER_TRIALS = 3
 """An idle fleet prefers a half-open replica for this many trips, then avoids it. Chosen
 empirically: a client may have to wait for such a trial to fail."""
+
+
+_COUNTED = (Verdict.AT_FAULT, Verdict.AGREED, Verdict.UNDECIDED)
 
 
 class BreakerState(StrEnum):
@@ -39,6 +49,17 @@ class BreakerState(StrEnum):
     """Its open time has passed: one request at a time tries it."""
 
 
+class OpenBreakers(Enum):
+    """Which replicas take a request when no breaker admits it."""
+
+    ANY = auto()
+    """Those that accept connections, or else all: for a new request, since a doubtful replica is
+    better than a refusal."""
+    ACCEPTING = auto()
+    """Those that accept connections: for a request that would otherwise wait."""
+    NONE = auto()
+
+
 class _Role(Enum):
     SAMPLE = auto()
     PROBE = auto()
@@ -46,9 +67,9 @@ class _Role(Enum):
     """Begun although the breaker was open, because all others were too. Its end is not counted."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Ticket:
-    """One attempt, from `began` to `ended`."""
+    """One attempt, from `began` to `ended`, or to `decided` if its verdict comes later."""
 
     name: str
     epoch: int
@@ -62,20 +83,21 @@ class Breakers:
     passed to `began`.
 
     CLOSED → OPEN: one attempt was UNREACHABLE (a replica that refuses a connection refuses the next
-    one too, and a wrong verdict costs `open_s`), or `min_samples` attempts or more ended within
-    `window_s` and the fraction of failures is `max_failure_fraction` or more.
+    one too, and a wrong verdict costs `open_s`), or the attempts that ended within `window_s` show
+    that it `fails_too_often`.
     OPEN → HALF_OPEN: after open_s · 2^(trips - 1), at most `max_open_s`, shortened by up to a fifth
     by a jitter that depends on the name alone.
     HALF_OPEN → CLOSED: the probe answered or completed. HALF_OPEN → OPEN: the probe failed. A probe
     that ends without a verdict (its client left, the engine refused the request) admits another.
     Trips are counted from one again once the breaker was closed for `max_open_s`.
 
-    Failures are UNREACHABLE, BROKEN, TIMED_OUT and ENGINE_ERROR; COMPLETED is a success. Other
-    outcomes are no verdict: a 4xx is the request's fault, and must neither eject a replica nor hide
-    failures.
+    An attempt whose cause is not known when it ends is `suspended`: the verdict comes when others
+    have answered the same request. Of attempts that end with `ended`, failures are UNREACHABLE,
+    BROKEN, TIMED_OUT, ENGINE_ERROR and MISDIRECTED, and COMPLETED is a success; other outcomes are
+    no verdict. A probe whose failure stays undecided is a failure.
 
-    Limitation: a replica that answers every request with wrong text, and one whose engine refuses
-    every request, count as healthy.
+    Limitation: a replica that answers every request with wrong text counts as healthy; so does one
+    that refuses every request while no other replica is asked, which `max_attempts` may cause.
 
     >>> breakers = Breakers(FailureSettings())
     >>> breakers.ended(breakers.began("a", 0.0), Outcome.UNREACHABLE, 0.1)
@@ -89,20 +111,20 @@ class Breakers:
         self._epochs = itertools.count()
 
     def admitted(
-        self, names: Sequence[str], now_s: float, *, allow_open_breakers: bool = True
+        self, names: Sequence[str], now_s: float, *, otherwise: OpenBreakers = OpenBreakers.ANY
     ) -> list[str]:
         """Those of `names`, in their order, that should take a request now. Does not mutate.
 
-        With `allow_open_breakers`, when no breaker admits a request, the result is the replicas
-        that at least accept connections, or else all: it is empty only if `names` is. Call it with
-        the replicas that could serve the request, and `began` for the chosen one before anything
-        else is awaited.
+        When no breaker admits a request, `otherwise` decides; with `ANY` the result is empty only
+        if `names` is. Call it with the replicas that could serve the request, and `began` for the
+        chosen one before anything else is awaited.
         """
         known = self._breakers
         admitted = [name for name in names if name not in known or known[name].admits(now_s)]
-        if admitted or not allow_open_breakers:
+        if admitted or otherwise is OpenBreakers.NONE:
             return admitted
-        return [name for name in names if not known[name].is_mute] or list(names)
+        accepting = [name for name in names if not known[name].is_mute]
+        return accepting if accepting or otherwise is OpenBreakers.ACCEPTING else list(names)
 
     def began(self, name: str, now_s: float) -> Ticket:
         """An attempt begins. Each ticket must be given to `ended`, exactly once."""
@@ -115,8 +137,8 @@ class Breakers:
         """The first bytes of a good answer arrived. A stream may last long: for a probe this is
         the success, and its end is not counted."""
         breaker = self._current(ticket)
-        if breaker is not None and ticket.role is _Role.PROBE:
-            breaker.close(now_s)
+        if breaker is not None:
+            breaker.answered(ticket, now_s)
 
     def ended(self, ticket: Ticket, outcome: Outcome, now_s: float) -> None:
         """The attempt ended. Tickets from before the breaker's last change are ignored."""
@@ -124,10 +146,38 @@ class Breakers:
         if breaker is not None:
             breaker.ended(ticket, outcome, now_s)
 
-    def trip(self, name: str, now_s: float) -> None:
-        """Open it whatever the rate: the replica was found hung. Nothing if it is open already."""
+    def suspended(self, ticket: Ticket) -> None:
+        """The attempt ended; `decided` follows, exactly once. Until then `num_undecided` counts
+        it, and a probe keeps its place."""
+        breaker = self._breakers.get(ticket.name)
+        if breaker is not None:
+            breaker.suspended(ticket)
+
+    def decided(self, ticket: Ticket, verdict: Verdict, now_s: float) -> None:
+        """The verdict on a suspended attempt. Counted unless the breaker has changed since the
+        attempt began."""
+        breaker = self._breakers.get(ticket.name)
+        if breaker is not None:
+            breaker.decided(ticket, verdict, now_s)
+
+    def num_undecided(self, name: str) -> int:
+        """Attempts on the replica that failed and whose verdict has not come.
+
+        They count as load there. Else a replica that fails at once would look idle, and get most of
+        the requests.
+        """
         breaker = self._breakers.get(name)
-        if breaker is not None and breaker.state(now_s) is not BreakerState.OPEN:
+        return 0 if breaker is None else breaker.num_undecided
+
+    def trip(self, name: str, now_s: float) -> None:
+        """Open it whatever the rate: the replica does not answer, it has ended or hangs. If it is
+        open already, it does not open for longer."""
+        breaker = self._breakers.get(name)
+        if breaker is None:
+            return
+        if breaker.state(now_s) is BreakerState.OPEN:
+            breaker.is_mute = True
+        else:
             breaker.trip(now_s, is_mute=True)
 
     def reset(self, name: str) -> None:
@@ -179,7 +229,12 @@ class _Breaker:
         self._epochs = epochs
         self._closed_at_s = -math.inf
         """When the last trip was over."""
+        self._suspended: set[Ticket] = set()
         self._begin_closed()
+
+    @property
+    def num_undecided(self) -> int:
+        return len(self._suspended)
 
     def state(self, now_s: float) -> BreakerState:
         if self._open_until_s is None:
@@ -208,8 +263,35 @@ class _Breaker:
         self._probe = Ticket(self._name, self.epoch, _Role.PROBE, now_s)
         return self._probe
 
+    def answered(self, ticket: Ticket, now_s: float) -> None:
+        if ticket.role is _Role.PROBE:
+            self.close(now_s)
+        elif ticket.role is _Role.SAMPLE:
+            self._streaming.add(ticket)
+
+    def suspended(self, ticket: Ticket) -> None:
+        self._suspended.add(ticket)
+        self._streaming.discard(ticket)
+
+    def decided(self, ticket: Ticket, verdict: Verdict, now_s: float) -> None:
+        self._suspended.discard(ticket)
+        if ticket.epoch != self.epoch or ticket.role is _Role.FORCED:
+            return
+        if ticket is self._probe:
+            self._probe = None
+        if verdict is Verdict.NO_FAULT:
+            return
+        if ticket.role is _Role.PROBE:
+            if verdict is not Verdict.AGREED:
+                self.trip(now_s, is_mute=False)
+            return
+        self._failures[verdict].add(1, now_s)
+        if self._fails_too_often(now_s):
+            self.trip(now_s, is_mute=False)
+
     def ended(self, ticket: Ticket, outcome: Outcome, now_s: float) -> None:
         """The attempt of a ticket from the present epoch ended."""
+        self._streaming.discard(ticket)
         if ticket is self._probe:
             self._probe = None
         is_failure = outcome in _FAILURES
@@ -221,13 +303,14 @@ class _Breaker:
             else:
                 self.close(now_s)
             return
-        (self._failures if is_failure else self._successes).add(1, now_s)
+        (self._failures[Verdict.AT_FAULT] if is_failure else self._served).add(1, now_s)
         if outcome is Outcome.UNREACHABLE or (is_failure and self._fails_too_often(now_s)):
             self.trip(now_s, is_mute=outcome is Outcome.UNREACHABLE)
 
     def close(self, now_s: float) -> None:
         self._closed_at_s = now_s
         self._begin_closed()
+        self._served.add(1, now_s)
 
     def trip(self, now_s: float, *, is_mute: bool) -> None:
         settings = self._settings
@@ -245,16 +328,16 @@ class _Breaker:
         self.epoch = next(self._epochs)
         self._open_until_s = None
         self._probe = None
-        self._successes = SlidingSum(self._settings.window_s)
-        self._failures = SlidingSum(self._settings.window_s)
+        window_s = self._settings.window_s
+        self._served = SlidingSum(window_s)
+        self._failures = {verdict: SlidingSum(window_s) for verdict in _COUNTED}
+        self._streaming: set[Ticket] = set()
 
     def _fails_too_often(self, now_s: float) -> bool:
-        num_failures = self._failures.total(now_s)
-        num_samples = num_failures + self._successes.total(now_s)
-        return (
-            num_samples >= self._settings.min_samples
-            and num_failures >= self._settings.max_failure_fraction * num_samples
-        )
+        at_fault, agreed, undecided = (self._failures[one].total(now_s) for one in _COUNTED)
+        served = self._served.total(now_s)
+        record = Record(served, at_fault, agreed, undecided, len(self._streaming))
+        return fails_too_often(record, self._settings)
 
 
 def _open_s(name: str, num_trips: int, settings: FailureSettings) -> float:

@@ -16,7 +16,8 @@ class Candidate:
 
     replica: Replica
     num_in_flight: int
-    """Sequences that this process has sent to it and that have not ended."""
+    """Sequences that this process has sent to it and that have not ended. Attempts that failed
+    there count as several, while it is not known whose fault that was."""
     num_in_flight_at_peers: int
     """The same of the other processes on the data port, as last reported."""
     num_slots: int

@@ -18,11 +18,16 @@ from paceline.gateway.replicas import Replica, ReplicaSource, max_tokens_of, num
 from paceline.gateway.requests.capabilities import serves_kind
 from paceline.gateway.requests.needs import Needs, NeedsKind
 from paceline.gateway.requests.plan import RequestCost
-from paceline.gateway.routing.breaker import Breakers
+from paceline.gateway.routing.breaker import Breakers, OpenBreakers
 from paceline.gateway.routing.ranker import Candidate, ReplicaRanker
 from paceline.gateway.routing.rankers import DEFAULT_RANKER
 from paceline.gateway.settings import AdmissionSettings
 from paceline.gateway.signals import NoSignals, SignalSource
+
+_UNDECIDED_WEIGHT = 4
+"""An attempt that failed counts as this many sequences while it is not known whose fault it was.
+With 1, a replica that fails at once would be as loaded as the one that serves its requests then.
+Chosen empirically: of the requests that arrive meanwhile, one in five goes there."""
 
 
 class CostsInFlight(Protocol):
@@ -81,15 +86,15 @@ class Router:
         needs: Needs,
         avoid: Collection[str] = (),
         *,
-        allow_open_breakers: bool = True,
+        otherwise: OpenBreakers = OpenBreakers.ANY,
         continues_from: Replica | None = None,
     ) -> Replica | None:
         """The replica for the next attempt of an admitted request; None when there is none.
 
         Slots are no condition: a request that was admitted is not lost for want of one. Replicas
-        named in `avoid` are left out. With `allow_open_breakers`, when every breaker is open, one
-        of these is chosen. To continue a stream that `continues_from` began, a replica must serve
-        the same revision of the model, report token ids too, and have as long a context.
+        named in `avoid` are left out. `otherwise` decides when no breaker admits a request. To
+        continue a stream that `continues_from` began, a replica must serve the same revision of the
+        model, report token ids too, and have as long a context.
         """
         able = {
             name: replica
@@ -98,7 +103,7 @@ class Router:
             and (continues_from is None or _can_continue(replica, continues_from))
         }
         now_s = time.monotonic()
-        names = self._breakers.admitted(list(able), now_s, allow_open_breakers=allow_open_breakers)
+        names = self._breakers.admitted(list(able), now_s, otherwise=otherwise)
         return self._best([able[name] for name in names], now_s)
 
     def _able(self, model: str, needs: NeedsKind) -> dict[str, Replica]:
@@ -134,12 +139,13 @@ class Router:
 
     def _best(self, replicas: Sequence[Replica], now_s: float) -> Replica | None:
         num_here, order = self._leases.num_sequences, self._breakers.order_among_equals
+        num_undecided = self._breakers.num_undecided
         num_at_peers, settings = self._peers.num_held, self._settings
         signals = self._signals.signals()
         candidates = [
             Candidate(
                 replica,
-                num_here(name := replica.name),
+                num_here(name := replica.name) + _UNDECIDED_WEIGHT * num_undecided(name),
                 num_at_peers(name),
                 num_slots_of(replica, settings),
                 order(name, now_s),

@@ -7,17 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-PROGRESS_TOKENS = 16
-"""A request that crashes engines usually does so again at the same token. A stream that advances by
-more than this between two failures probably did not cause them: a long stream meets several when
-all replicas are being replaced. Chosen empirically."""
-MAX_WAITS = 2
-"""Continuations in a row that are not counted because the client read slowly. More could hide a
-request that crashes engines: a client decides how it reads. Chosen empirically."""
-IN_ALL_FACTOR = 4
-"""A stream is continued at most `max_continuations` times this often, whatever its progress: it may
-still be the cause of the failures. Chosen empirically."""
-
 
 @dataclass(frozen=True, slots=True)
 class FailureSettings:
@@ -41,12 +30,13 @@ class FailureSettings:
     long: without streaming, an answer may take minutes."""
 
     max_attempts: int = 3
-    """Most attempts for one request before its first byte, and so the most engines that a request
-    can crash before its answer begins."""
-    max_continuations: int = 3
-    """Most consecutive continuations that advance a stream by fewer than `PROGRESS_TOKENS` tokens,
-    without `MAX_WAITS` that mostly waited for the client; `IN_ALL_FACTOR` times as many in
-    total."""
+    """Most attempts for one request before its first byte."""
+    max_continuations: int = 12
+    """Most continuations of one stream. A proxy that cuts connections after a minute then allows
+    streams of some ten minutes."""
+    max_replica_deaths: int = 2
+    """A request under which this many replicas have ended or hung is given up, however many tokens
+    came between: it is likely to be the cause, and would end all others too."""
     retry_fraction: float = 0.2
     """Retries may add this share to the requests of the last 10 s (Finagle's default)."""
     retry_reserve: int = 256
@@ -84,6 +74,10 @@ class FailureSettings:
             )
         if self.max_attempts < 1:
             raise ValueError(f"max_attempts is {self.max_attempts}; it must be at least 1")
+        if self.max_replica_deaths < 1:
+            raise ValueError(
+                f"max_replica_deaths is {self.max_replica_deaths}; it must be at least 1"
+            )
         if self.max_continuations < 0:
             raise ValueError(
                 f"max_continuations is {self.max_continuations}; it must be at least 0"

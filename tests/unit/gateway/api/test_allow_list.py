@@ -44,9 +44,10 @@ class Listener:
     """An engine that closes every connection."""
 
     num_connections: int = 0
+    """Without those with which the gateway asks whether the engine has ended."""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.num_connections += 1
+        self.num_connections += await reader.readline() != b"GET /health HTTP/1.1\r\n"
         writer.close()
 
 

@@ -119,14 +119,3 @@ async def test_named_events_are_numbered_by_those_that_were_sent() -> None:
     await connection.cancel(reply.chunk(AnswerPart(b"event: c\ndata: 3\n\n")))
     await reply.problem(STOPPING)
     assert b'"sequence_number":2' in connection.messages[-1]["body"]
-
-
-async def test_the_time_that_parts_wait_for_the_client_is_counted() -> None:
-    connection, reply = await begun()
-    await reply.chunk(PART)
-    before_s = reply.waited_s
-    connection.is_blocked = True
-    with pytest.raises(TimeoutError):
-        # limit: it waits for ever, and a longer wait has the same result
-        await asyncio.wait_for(reply.chunk(PART), timeout=0.05)
-    assert reply.waited_s >= before_s + 0.04

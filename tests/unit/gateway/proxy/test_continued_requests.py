@@ -7,9 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from paceline.gateway.delivered import AnswerPart
-from paceline.gateway.http.response import ClientResponse
-from paceline.gateway.settings.failures import MAX_WAITS
 from unit.gateway.conftest import SETTINGS, until
 from unit.gateway.proxy.engine_pair import FAILURES, ROLE, Pair, ask, delta, pair, sse
 
@@ -88,32 +85,3 @@ async def test_a_request_whose_replicas_go_while_it_waits_is_told_that_none_is_r
         for task in asking[:2]:
             task.cancel()
         assert (answer.status_code, answer.json()["error"]["code"]) == (503, "engine_unavailable")
-
-
-@pytest.mark.parametrize(("is_slow", "num_continuations"), [(False, 1), (True, 1 + MAX_WAITS)])
-async def test_a_client_that_reads_slowly_is_no_reason_to_give_its_stream_up(
-    monkeypatch: pytest.MonkeyPatch, is_slow: bool, num_continuations: int
-) -> None:
-    """Every replica fails after one token. A client that reads at once gets few continuations: the
-    request may be the cause. For one that is slow, the few tokens are no sign of that."""
-    send = ClientResponse.chunk
-
-    async def send_in_known_time(self: ClientResponse, part: AnswerPart) -> None:
-        waited_before_s = self.waited_s
-        await send(self, part)
-        self.waited_s = waited_before_s + (1000.0 if is_slow else 0.0)
-
-    monkeypatch.setattr(ClientResponse, "chunk", send_in_known_time)
-    token = delta("def ", [7])
-    token["choices"][0]["text"] = "def "  # for the chat and for the completion that continues it
-    async with pair(replace(FAILURES, max_continuations=1)) as both:
-        for engine in (both.one, both.two):
-            engine.mode, engine.raw, engine.words = (
-                "raw",
-                sse(ROLE, token),
-                {1: "", 2: "", 7: "def "},
-            )
-        answer = await ask(both)
-        assert "engine_unavailable" in answer.text
-        paths = both.one.paths + both.two.paths
-        assert paths.count("/v1/completions") == num_continuations

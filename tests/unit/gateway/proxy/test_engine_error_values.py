@@ -8,7 +8,7 @@ import pytest
 
 from paceline.gateway.http.errors import Problem
 from paceline.gateway.outcomes import Outcome
-from paceline.gateway.proxy.engine_errors import outcome_of, problem_of, scrub, status_in
+from paceline.gateway.proxy.engine_errors import is_death, outcome_of, problem_of, scrub, status_in
 from paceline.gateway.requests.routes import COMPLETIONS
 
 
@@ -23,18 +23,24 @@ def problem(
     ("status", "message", "expected"),
     [
         (400, "no", (400, "invalid_value", None)),
-        (401, "no", (503, "engine_unavailable", 7)),
-        (403, "no", (503, "engine_unavailable", 7)),
+        *(
+            (status, "no", (503, "engine_misdirected", 7))
+            for status in (101, 201, 202, 204, 206, 299, 301, 302, 304, 307, 308, 401, 402, 403)
+        ),
+        *(
+            (status, "no", (503, "engine_misdirected", 7))
+            for status in (406, 407, 409, 410, 411, 414, 415, 417, 421, 426, 431, 451)
+        ),
         (404, "no", (404, "not_found", None)),
         (404, "Not Found", (404, "route_not_served", None)),
         (405, "Method Not Allowed", (404, "route_not_served", None)),
         (405, "no", (400, "invalid_value", None)),
         (408, "no", (408, "engine_timeout", None)),
-        (409, "no", (400, "invalid_value", None)),
         (413, "no", (413, "body_too_large", None)),
         (422, "no", (400, "invalid_value", None)),
+        (424, "no", (400, "invalid_value", None)),
         (429, "no", (429, "rate_limited", 7)),
-        (499, "EngineCore encountered an issue", (400, "invalid_value", None)),
+        (499, "EngineCore encountered an issue", (503, "engine_misdirected", 7)),
         (500, "no", (500, "engine_error", None)),
         (500, "EngineCore encountered an issue", (503, "engine_unavailable", 7)),
         (501, "File Not Found", (404, "route_not_served", None)),
@@ -155,3 +161,20 @@ def test_texts_are_cut_before_and_after_they_are_scrubbed() -> None:
 
 def test_paths_of_two_parts_are_paths_and_of_one_are_not() -> None:
     assert scrub("see /v1 and /opt/x") == "see /v1 and <path>"
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "expected"),
+    [
+        (500, "EngineCore encountered an issue. See the log.", True),
+        (503, "EngineCore encountered an issue. See the log.", True),
+        (400, "EngineCore encountered an issue. See the log.", False),
+        (500, "list index out of range", False),
+        (503, "the engine ended", False),
+    ],
+)
+def test_an_engine_that_says_it_has_ended_is_dead(
+    status: int, message: str, expected: bool
+) -> None:
+    body = b'{"error":{"message":"%s"}}' % message.encode()
+    assert is_death(status, body) is expected

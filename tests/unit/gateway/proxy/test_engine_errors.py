@@ -50,7 +50,7 @@ PYDANTIC = (
         (501, vllm_error("not here", 501), (400, "invalid_value", None)),
         (404, vllm_error("no such thing", 404), (404, "not_found", None)),
         (429, vllm_error("slow down", 429), (429, "rate_limited", None)),
-        (401, {"error": "Unauthorized"}, (503, "engine_unavailable", None)),
+        (401, {"error": "Unauthorized"}, (503, "engine_misdirected", None)),
         (500, vllm_error("boom at /opt/x/y.py", 500), (500, "engine_error", None)),
         (500, vllm_error(DEAD, 500), (503, "engine_unavailable", None)),
         (502, {"detail": "boom"}, (503, "engine_unavailable", None)),
@@ -72,6 +72,7 @@ async def test_engine_errors_become_ours(
     assert ("retry-after" in answer.headers) is (expected[0] in (429, 503))
     assert answer.headers.get("x-should-retry") == ("false" if expected[0] == 500 else None)
     kind = "engine_error" if expected[0] >= 500 else "engine_refused"
+    kind = "misdirected" if expected[1] == "engine_misdirected" else kind
     assert await served.outcomes() == {kind: 1}
 
 

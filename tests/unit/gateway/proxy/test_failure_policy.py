@@ -17,13 +17,17 @@ from paceline.gateway.proxy.failure_policy import (
 )
 from paceline.gateway.settings import FailureSettings
 
-SETTINGS = FailureSettings(max_attempts=3, max_continuations=2, replica_wait_s=10)
+SETTINGS = FailureSettings(
+    max_attempts=3, max_continuations=2, max_replica_deaths=2, replica_wait_s=10
+)
 FAILURES = (
     Outcome.UNREACHABLE,
     Outcome.NOT_SENT,
     Outcome.BROKEN,
     Outcome.TIMED_OUT,
     Outcome.ENGINE_ERROR,
+    Outcome.MISDIRECTED,
+    Outcome.NOT_CONTINUED,
     Outcome.UNAVAILABLE,
 )
 
@@ -35,10 +39,14 @@ FIRST = FailureContext(
     can_continue=False,
     num_attempts=1,
     num_continuations=0,
-    num_continuations_in_all=0,
+    num_deaths=0,
     num_repeating_errors=0,
+    num_refusals=0,
+    wants_opinion=False,
+    is_rejection=False,
     waited_s=0.0,
     has_other_replica=True,
+    has_failed_replica=False,
     num_retries_left=1,
     num_continuations_left=1,
 )
@@ -53,7 +61,6 @@ BEGUN = replace(FIRST, outcome=Outcome.BROKEN, has_client_bytes=True, can_contin
         (Outcome.COMPLETED, Step.FINISHED, RetryReason.COMPLETED),
         (Outcome.ENGINE_REFUSED, Step.FINISHED, RetryReason.ENGINE_REFUSED),
         (Outcome.CLIENT_GONE, Step.FINISHED, RetryReason.CLIENT_GONE),
-        (Outcome.NOT_CONTINUED, Step.GIVE_UP, RetryReason.NOT_CONTINUABLE),
         (Outcome.SHUT_DOWN, Step.GIVE_UP, RetryReason.STOPPING),
         (Outcome.TOO_SLOW, Step.GIVE_UP, RetryReason.REQUEST_TOO_LARGE),
         (Outcome.TOO_LARGE, Step.GIVE_UP, RetryReason.REQUEST_TOO_LARGE),
@@ -90,6 +97,7 @@ def test_every_outcome_before_the_first_byte(
             {
                 "outcome": Outcome.ENGINE_ERROR,
                 "num_repeating_errors": 1,
+                "is_rejection": True,
                 "has_other_replica": False,
             },
             Step.GIVE_UP,
@@ -131,8 +139,6 @@ def test_before_the_first_byte(changes: dict[str, object], step: Step, reason: R
         ({"num_retries_left": 0}, Step.CONTINUE_ELSEWHERE, RetryReason.REPLICA_FAILED),
         ({"num_continuations": 1}, Step.CONTINUE_ELSEWHERE, RetryReason.REPLICA_FAILED),
         ({"num_continuations": 2}, Step.GIVE_UP, RetryReason.NO_ATTEMPT_LEFT),
-        ({"num_continuations_in_all": 7}, Step.CONTINUE_ELSEWHERE, RetryReason.REPLICA_FAILED),
-        ({"num_continuations_in_all": 8}, Step.GIVE_UP, RetryReason.NO_ATTEMPT_LEFT),
         ({"num_continuations_left": 0}, Step.GIVE_UP, RetryReason.NO_BUDGET_LEFT),
         ({"has_other_replica": False}, Step.WAIT_FOR_REPLICA, RetryReason.NO_REPLICA),
         (
@@ -141,9 +147,31 @@ def test_before_the_first_byte(changes: dict[str, object], step: Step, reason: R
             RetryReason.FAILS_AGAIN,
         ),
         ({"outcome": Outcome.CLIENT_GONE}, Step.FINISHED, RetryReason.CLIENT_GONE),
-        ({"outcome": Outcome.ENGINE_REFUSED}, Step.GIVE_UP, RetryReason.CONTINUATION_REFUSED),
+        (
+            {"outcome": Outcome.ENGINE_REFUSED, "num_refusals": 1, "is_rejection": True},
+            Step.CONTINUE_ELSEWHERE,
+            RetryReason.REPLICA_FAILED,
+        ),
+        (
+            {"outcome": Outcome.ENGINE_REFUSED, "num_refusals": 2, "is_rejection": True},
+            Step.GIVE_UP,
+            RetryReason.CONTINUATION_REFUSED,
+        ),
         ({"outcome": Outcome.SHUT_DOWN}, Step.GIVE_UP, RetryReason.STOPPING),
-        ({"outcome": Outcome.NOT_CONTINUED}, Step.GIVE_UP, RetryReason.NOT_CONTINUABLE),
+        (
+            {"outcome": Outcome.NOT_CONTINUED, "is_rejection": True},
+            Step.CONTINUE_ELSEWHERE,
+            RetryReason.REPLICA_FAILED,
+        ),
+        (
+            {
+                "outcome": Outcome.NOT_CONTINUED,
+                "is_rejection": True,
+                "has_other_replica": False,
+            },
+            Step.GIVE_UP,
+            RetryReason.NOT_CONTINUABLE,
+        ),
         ({"outcome": Outcome.TIMED_OUT}, Step.CONTINUE_ELSEWHERE, RetryReason.REPLICA_FAILED),
         (
             {"outcome": Outcome.TIMED_OUT, "has_other_replica": False},
@@ -159,6 +187,7 @@ def test_before_the_first_byte(changes: dict[str, object], step: Step, reason: R
             {
                 "outcome": Outcome.ENGINE_ERROR,
                 "num_repeating_errors": 1,
+                "is_rejection": True,
                 "has_other_replica": False,
             },
             Step.GIVE_UP,
@@ -178,7 +207,7 @@ def test_after_the_first_byte(changes: dict[str, object], step: Step, reason: Re
         ({"has_other_replica": False}, Step.FINISHED, RetryReason.ENGINE_REFUSED),
         ({"num_attempts": 3}, Step.FINISHED, RetryReason.ENGINE_REFUSED),
         ({"num_retries_left": 0}, Step.FINISHED, RetryReason.ENGINE_REFUSED),
-        ({"has_client_bytes": True}, Step.GIVE_UP, RetryReason.CONTINUATION_REFUSED),
+        ({"has_client_bytes": True}, Step.GIVE_UP, RetryReason.NOT_CONTINUABLE),
     ],
 )
 def test_what_a_replica_does_not_support_is_tried_on_another_one(
@@ -222,9 +251,9 @@ def test_no_case_sends_bytes_twice_or_never_ends() -> None:
     flag = (False, True)
     refusals = ((False, False), (True, False), (False, True))
     cases = itertools.product(
-        Outcome, refusals, flag, flag, (0, 1, 2, 3, 4), flag, (0, 1), (0.0, 10.0)
+        Outcome, refusals, flag, flag, (0, 1, 2, 3, 4), flag, flag, (0, 1), (0.0, 10.0)
     )
-    for outcome, refusal, has_bytes, can_continue, num, has_other, left, waited_s in cases:
+    for outcome, refusal, has_bytes, can_continue, num, has_other, wants, left, waited_s in cases:
         is_unsupported, is_busy = refusal
         end = FailureContext(
             outcome=outcome,
@@ -234,10 +263,14 @@ def test_no_case_sends_bytes_twice_or_never_ends() -> None:
             can_continue=can_continue,
             num_attempts=num,
             num_continuations=num,
-            num_continuations_in_all=num,
+            num_deaths=0,
             num_repeating_errors=0,
+            num_refusals=num,
+            wants_opinion=wants,
+            is_rejection=wants,
             waited_s=waited_s,
             has_other_replica=has_other,
+            has_failed_replica=has_other,
             num_retries_left=left,
             num_continuations_left=left,
         )
@@ -251,6 +284,94 @@ def test_no_case_sends_bytes_twice_or_never_ends() -> None:
         if has_bytes and not can_continue:
             assert step in (Step.FINISHED, Step.GIVE_UP)
         if num >= 4:
-            assert step in (Step.FINISHED, Step.GIVE_UP)
+            assert step in (Step.FINISHED, Step.GIVE_UP, Step.REFUSE)
+        if step is Step.REFUSE:
+            assert num
+            assert not has_bytes
         if waited_s == 10.0:
             assert step is not Step.WAIT_FOR_REPLICA
+
+
+REFUSED = replace(FIRST, outcome=Outcome.ENGINE_REFUSED, num_refusals=1, is_rejection=True)
+"""A first attempt that ended with a 4xx."""
+
+
+@pytest.mark.parametrize(
+    ("changes", "step", "reason"),
+    [
+        ({"wants_opinion": True}, Step.RETRY_ELSEWHERE, RetryReason.SECOND_OPINION),
+        ({}, Step.FINISHED, RetryReason.ENGINE_REFUSED),
+        ({"wants_opinion": True, "num_refusals": 2}, Step.FINISHED, RetryReason.ENGINE_REFUSED),
+        (
+            {"wants_opinion": True, "has_other_replica": False},
+            Step.FINISHED,
+            RetryReason.ENGINE_REFUSED,
+        ),
+        (
+            {"wants_opinion": True, "num_retries_left": 0},
+            Step.FINISHED,
+            RetryReason.ENGINE_REFUSED,
+        ),
+        ({"wants_opinion": True, "num_attempts": 3}, Step.FINISHED, RetryReason.ENGINE_REFUSED),
+    ],
+)
+def test_a_refusal_is_checked_by_one_other_replica(
+    changes: dict[str, object], step: Step, reason: RetryReason
+) -> None:
+    end = replace(REFUSED, **changes)  # type: ignore[arg-type]
+    assert next_step(end, SETTINGS) == Decision(step, reason)
+
+
+@pytest.mark.parametrize("outcome", FAILURES)
+@pytest.mark.parametrize(
+    ("changes", "step"),
+    [
+        ({}, Step.RETRY_ELSEWHERE),
+        ({"has_other_replica": False}, Step.REFUSE),
+        ({"num_retries_left": 0}, Step.REFUSE),
+        ({"num_attempts": 3}, Step.REFUSE),
+        ({"num_deaths": 2}, Step.REFUSE),
+    ],
+)
+def test_a_refusal_that_no_other_replica_could_check_reaches_the_client(
+    outcome: Outcome, changes: dict[str, object], step: Step
+) -> None:
+    """It does not wait for a replica, and the client does not get the failure of the second."""
+    end = replace(FIRST, outcome=outcome, num_refusals=1, num_attempts=2)
+    assert next_step(replace(end, **changes), SETTINGS).step is step  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("outcome", [Outcome.BROKEN, Outcome.TIMED_OUT, Outcome.ENGINE_ERROR])
+@pytest.mark.parametrize(("num_deaths", "step"), [(1, False), (2, True), (3, True)])
+def test_a_request_that_ends_engines_ends_two_however_many_tokens_came_between(
+    outcome: Outcome, num_deaths: int, step: bool
+) -> None:
+    for end in (FIRST, BEGUN):
+        died = replace(end, outcome=outcome, num_deaths=num_deaths)
+        gave_up = next_step(died, SETTINGS) == Decision(Step.GIVE_UP, RetryReason.ENDS_REPLICAS)
+        assert gave_up is step
+
+
+def test_a_connection_that_is_cut_while_its_replica_lives_is_no_death() -> None:
+    settings = FailureSettings()
+    for num in range(settings.max_continuations):
+        cut = replace(BEGUN, num_continuations=num)
+        assert next_step(cut, settings).step is Step.CONTINUE_ELSEWHERE
+
+
+@pytest.mark.parametrize(
+    ("outcome", "reason"),
+    [
+        (Outcome.ENGINE_REFUSED, RetryReason.CONTINUATION_REFUSED),
+        (Outcome.ENGINE_ERROR, RetryReason.NO_REPLICA),
+        (Outcome.MISDIRECTED, RetryReason.NO_REPLICA),
+        (Outcome.NOT_CONTINUED, RetryReason.NOT_CONTINUABLE),
+    ],
+)
+def test_a_stream_that_one_replica_rejects_returns_to_one_that_only_cut_it(
+    outcome: Outcome, reason: RetryReason
+) -> None:
+    rejected = replace(BEGUN, outcome=outcome, is_rejection=True, has_other_replica=False)
+    returning = replace(rejected, has_failed_replica=True)
+    assert next_step(returning, SETTINGS).step is Step.WAIT_FOR_REPLICA
+    assert next_step(rejected, SETTINGS) == Decision(Step.GIVE_UP, reason)

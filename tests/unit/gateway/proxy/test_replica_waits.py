@@ -19,7 +19,6 @@ from paceline.gateway.routing.breaker import Breakers
 from paceline.gateway.routing.router import Router
 from paceline.gateway.routing.stream_progress import ProgressWatch
 from paceline.gateway.settings import FailureSettings, GatewaySettings
-from paceline.gateway.settings.failures import PROGRESS_TOKENS
 from unit.gateway.admission.plans import plan
 from unit.gateway.admission.simulated_loop import run_simulated
 
@@ -44,8 +43,9 @@ class Watched:
         self._began_s = asyncio.get_running_loop().time()
 
     def replicas(self) -> Sequence[Replica]:
-        now_s = asyncio.get_running_loop().time()
-        self.looked_at_s.append(now_s - self._began_s)
+        at_s = asyncio.get_running_loop().time() - self._began_s
+        if at_s not in self.looked_at_s[-1:]:
+            self.looked_at_s.append(at_s)
         return self.current
 
     async def _send(self, message: Any) -> None:
@@ -92,7 +92,7 @@ def test_the_time_between_two_looks_grows_to_half_a_second() -> None:
 def test_a_replica_that_failed_may_be_taken_after_a_wait() -> None:
     async def scenario() -> None:
         watched = Watched(R0)
-        watched.chooser.note_failure(R0, 0)
+        watched.chooser.note_failure(R0)
         assert watched.chooser.choose() is None
         assert await watched.chooser.wait() is R0
         assert watched.chooser.waited_s == pytest.approx(0.05)
@@ -134,17 +134,15 @@ def test_a_replica_with_an_open_breaker_is_not_taken_again() -> None:
     simulate(scenario)
 
 
-@pytest.mark.parametrize(
-    ("num_new_tokens", "expected"), [(PROGRESS_TOKENS - 1, None), (PROGRESS_TOKENS, R0)]
-)
+@pytest.mark.parametrize(("has_added_tokens", "expected"), [(False, None), (True, R0)])
 def test_after_progress_the_replicas_that_failed_before_are_tried_again(
-    num_new_tokens: int, expected: Replica | None
+    has_added_tokens: bool, expected: Replica | None
 ) -> None:
     async def scenario() -> None:
         watched = Watched(R0, R1)
-        watched.chooser.note_failure(R0, 0)
+        watched.chooser.note_failure(R0)
         assert watched.chooser.choose() is R1
-        watched.chooser.note_failure(R1, num_new_tokens)
+        watched.chooser.note_failure(R1, has_added_tokens=has_added_tokens)
         assert watched.chooser.choose() is expected
 
     simulate(scenario)
@@ -153,16 +151,73 @@ def test_after_progress_the_replicas_that_failed_before_are_tried_again(
 def test_a_stream_stays_with_the_revision_of_the_replica_that_began_it() -> None:
     async def scenario() -> None:
         watched = Watched(R0, OTHER, R1)
-        watched.chooser.note_failure(OTHER, 0)  # before the client has received anything
+        watched.chooser.note_failure(OTHER)  # before the client has received anything
         assert watched.chooser.choose() is R0
         watched.deliver()
-        watched.chooser.note_failure(R0, 0)
+        watched.chooser.note_failure(R0)
         assert watched.chooser.choose() is R1
         watched.current = [OTHER]
         assert await watched.chooser.wait() is None
         watched.current = [replace(OTHER, revision="a")]
         watched.chooser.waited_s = 0.0
-        watched.chooser.note_failure(R1, 0)
+        watched.chooser.note_failure(R1)
         assert await watched.chooser.wait() is watched.current[0]
+
+    simulate(scenario)
+
+
+def opened(watched: Watched, *names: str, outcome: Outcome = Outcome.BROKEN) -> None:
+    """Open these breakers for ten minutes."""
+    for name in names:
+        for _ in range(10):
+            watched.breakers.ended(watched.breakers.began(name, 1e12), outcome, 1e12)
+
+
+def test_the_breakers_that_requests_of_others_have_opened_do_not_stop_a_failover() -> None:
+    async def scenario() -> None:
+        watched = Watched(R0, R1)
+        opened(watched, "r0", "r1")
+        watched.chooser.note_failure(R0)
+        assert watched.chooser.choose() is R1
+
+    simulate(scenario)
+
+
+def test_a_replica_that_accepts_no_connection_is_not_chosen_while_its_breaker_is_open() -> None:
+    async def scenario() -> None:
+        watched = Watched(R0, R1)
+        opened(watched, "r1", outcome=Outcome.UNREACHABLE)
+        watched.chooser.note_failure(R0)
+        assert watched.chooser.choose() is None
+        assert await watched.chooser.wait() is R0
+
+    simulate(scenario)
+
+
+def test_the_only_replica_is_tried_again_although_its_breaker_is_open() -> None:
+    """After the time for which a breaker first stays open, one second."""
+
+    async def scenario() -> None:
+        watched = Watched(R0, replica_wait_s=5.0)
+        opened(watched, "r0")
+        watched.chooser.note_failure(R0)
+        assert watched.chooser.choose() is None
+        assert await watched.chooser.wait() is R0
+        assert 1.0 <= watched.chooser.waited_s < 1.5
+
+    simulate(scenario)
+
+
+def test_a_replica_that_rejected_the_request_is_not_waited_for() -> None:
+    async def scenario() -> None:
+        watched = Watched(R0, R1)
+        watched.chooser.note_failure(R0)
+        watched.chooser.note_failure(R1, has_added_tokens=True, is_rejection=True)
+        assert watched.chooser.choose() is R0
+        watched.chooser.note_failure(R0)
+        assert watched.chooser.choose_failed() is R0
+        watched.current = [R1]
+        assert watched.chooser.choose_failed() is None
+        assert await watched.chooser.wait() is None
 
     simulate(scenario)

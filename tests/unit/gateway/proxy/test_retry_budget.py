@@ -4,12 +4,12 @@ import random
 
 import pytest
 
-from paceline.gateway.proxy.retry_budget import RetryBudget
+from paceline.gateway.proxy.retry_budget import OUTAGE, Charge, RetryBudget
 from paceline.gateway.settings import FailureSettings
 
 
-def spent(budget: RetryBudget, num_tries: int, now_s: float) -> int:
-    return sum(budget.try_spend(now_s) for _ in range(num_tries))
+def spent(budget: RetryBudget, num_tries: int, now_s: float, charge: Charge = OUTAGE) -> int:
+    return sum(budget.try_spend(now_s, charge) for _ in range(num_tries))
 
 
 def test_a_quiet_service_can_retry() -> None:
@@ -73,3 +73,33 @@ def test_never_more_than_the_formula_in_any_order() -> None:
             retries.append(now_s)
             recent = [at_s for at_s in retries if at_s > now_s - 9]
             assert len(recent) <= 5 + 0.2 * sum(at_s > now_s - 10 for at_s in requests) + 1e-9
+
+
+def own_fault(tenant: str | None) -> Charge:
+    return Charge(may_be_own_fault=True, tenant=tenant)
+
+
+def test_requests_that_make_engines_fail_leave_what_others_need_when_a_replica_dies() -> None:
+    budget = RetryBudget(0.0, 8)
+    assert spent(budget, 100, 0.0, own_fault(None)) == 8
+    assert spent(budget, 100, 0.0) == 8
+
+
+def test_one_tenant_leaves_half_of_the_retries_after_doubtful_failures() -> None:
+    budget = RetryBudget(0.0, 8)
+    assert spent(budget, 100, 0.0, own_fault("poison")) == 4
+    assert spent(budget, 3, 0.0, own_fault("good")) == 3
+    assert spent(budget, 100, 0.0, own_fault("late")) == 1
+    assert spent(budget, 100, 11.0, own_fault("poison")) == 4, "they came back"
+
+
+def test_a_tenant_whose_replica_died_is_not_limited_to_half() -> None:
+    budget = RetryBudget(0.0, 8)
+    assert spent(budget, 100, 0.0, Charge(may_be_own_fault=False, tenant="one")) == 8
+
+
+def test_tenants_without_retries_in_the_window_are_forgotten() -> None:
+    budget = RetryBudget(0.0, 8)
+    for number in range(1000):
+        budget.try_spend(number * 5.0, own_fault(f"tenant-{number}"))
+    assert len(budget._of_tenants) <= 4

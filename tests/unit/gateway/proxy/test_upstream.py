@@ -215,3 +215,48 @@ async def test_a_name_that_does_not_resolve_is_not_the_replicas_fault() -> None:
         replica = Replica("r", "http://replica.invalid:8000", "m", "ready")
         with pytest.raises(NotSent):
             await upstreams.post(replica, "/", b"{}", "id")
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", False),
+        (b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n", False),
+        (b"HTTP/1.1 302 Found\r\ncontent-length: 0\r\n\r\n", False),
+        (b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n", True),
+        (b"", True),
+    ],
+)
+async def test_a_replica_has_ended_if_its_health_check_fails(answer: bytes, expected: bool) -> None:
+    """Without an answer the connection is closed."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        assert await reader.readline() == b"GET /health HTTP/1.1\r\n"
+        writer.write(answer)
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    replica = Replica("one", f"http://127.0.0.1:{port}", "model", "ready")
+    async with asyncio.timeout(LIMIT_S), Upstreams(GatewaySettings()) as upstreams:
+        async with server:
+            assert await upstreams.has_ended(replica) is expected
+        assert await upstreams.has_ended(replica)  # nobody listens any more
+        assert await upstreams.has_ended(GONE)
+
+
+async def test_a_replica_that_does_not_answer_in_time_is_not_known_to_have_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(upstream, "ENDED_CHECK_S", 0.05)
+    silent = socket.create_server(("127.0.0.1", 0))
+    replica = Replica("one", f"http://127.0.0.1:{silent.getsockname()[1]}", "model", "ready")
+    with silent:
+        async with asyncio.timeout(LIMIT_S), Upstreams(GatewaySettings()) as upstreams:
+            assert not await upstreams.has_ended(replica)
+
+
+async def test_a_gateway_without_descriptors_does_not_know_whether_a_replica_has_ended() -> None:
+    async with asyncio.timeout(LIMIT_S), Upstreams(GatewaySettings()) as upstreams:
+        with no_descriptors():
+            assert not await upstreams.has_ended(KEPT)

@@ -14,7 +14,7 @@ from paceline.gateway.outcomes import Outcome
 from paceline.gateway.routing.breaker import Breakers, BreakerState, Ticket
 from paceline.gateway.settings import FailureSettings
 
-FAILURES = (Outcome.BROKEN, Outcome.TIMED_OUT, Outcome.ENGINE_ERROR)
+FAILURES = (Outcome.BROKEN, Outcome.TIMED_OUT, Outcome.ENGINE_ERROR, Outcome.MISDIRECTED)
 NO_VERDICTS = tuple(
     outcome
     for outcome in Outcome
@@ -175,9 +175,9 @@ def test_attempts_from_before_a_trip_say_nothing() -> None:
 def test_attempts_from_before_the_recovery_do_not_eject_again() -> None:
     breakers = tripped()
     probe = breakers.began("a", 1.0)
-    allow_open_breakers = breakers.began("a", 1.0)
+    forced = breakers.began("a", 1.0)
     breakers.ended(probe, Outcome.COMPLETED, 1.5)
-    breakers.ended(allow_open_breakers, Outcome.UNREACHABLE, 2.0)
+    breakers.ended(forced, Outcome.UNREACHABLE, 2.0)
     assert breakers.states(2.0) == {"a": BreakerState.CLOSED}
 
 

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from paceline.gateway.outcomes import Outcome
-from paceline.gateway.routing.breaker import Breakers, BreakerState
+from paceline.gateway.routing.breaker import Breakers, BreakerState, OpenBreakers
 from paceline.gateway.settings import FailureSettings
 
 SETTINGS = FailureSettings(window_s=30, min_samples=10, open_s=1, max_open_s=30)
@@ -45,8 +45,8 @@ def test_the_jitter_is_a_fifth_of_the_names_share() -> None:
 
 def test_without_allowing_open_breakers_none_may_be_admitted() -> None:
     breakers = tripped()
-    assert breakers.admitted(["a"], 0.5, allow_open_breakers=False) == []
-    assert breakers.admitted(["a", "b"], 0.5, allow_open_breakers=False) == ["b"]
+    assert breakers.admitted(["a"], 0.5, otherwise=OpenBreakers.NONE) == []
+    assert breakers.admitted(["a", "b"], 0.5, otherwise=OpenBreakers.NONE) == ["b"]
 
 
 def test_a_late_failure_of_the_first_trial_leaves_none_of_the_second() -> None:

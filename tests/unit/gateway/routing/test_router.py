@@ -14,7 +14,7 @@ from paceline.gateway.proxy.lease import LeaseTable
 from paceline.gateway.replicas import Replica
 from paceline.gateway.requests.needs import Needs, NeedsKind
 from paceline.gateway.requests.plan import RequestCost
-from paceline.gateway.routing.breaker import Breakers
+from paceline.gateway.routing.breaker import Breakers, OpenBreakers
 from paceline.gateway.routing.ranker import Candidate, RankedReplica
 from paceline.gateway.routing.router import Router
 from paceline.gateway.routing.stream_progress import ProgressWatch
@@ -56,7 +56,7 @@ async def test_a_replica_with_an_open_breaker_is_the_last_resort() -> None:
     breakers.ended(breakers.began("r0", now_s), Outcome.UNREACHABLE, now_s)
     assert router.choose("tiny", Needs()) is R1
     assert router.choose("tiny", Needs(), avoid=["r1"]) is R0
-    assert router.choose("tiny", Needs(), avoid=["r1"], allow_open_breakers=False) is None
+    assert router.choose("tiny", Needs(), avoid=["r1"], otherwise=OpenBreakers.NONE) is None
 
 
 async def test_a_half_open_breaker_gets_one_trial_request_among_idle_replicas() -> None:

@@ -18,7 +18,7 @@ from paceline.doctor.values import (
 
 _FAULTS = (
     "engine_error", "unavailable", "unreachable", "not_sent", "timed_out", "too_slow", "broken",
-    "not_continued", "internal_error",
+    "misdirected", "not_continued", "internal_error",
 )  # fmt: skip
 """Outcomes that are the deployment's fault, not the request's or the client's."""
 _REFUSALS = ("overloaded", "expired")

@@ -10,6 +10,7 @@ from paceline.gateway.http.errors import INTERNAL, Problem
 from paceline.gateway.outcomes import Outcome
 from paceline.gateway.proxy import attempt_end
 from paceline.gateway.proxy.attempt_end import COMPLETED, AttemptEnd
+from paceline.gateway.routing.verdicts import Suspicion
 from paceline.gateway.settings import GatewaySettings
 
 SETTINGS = replace(GatewaySettings(), retry_after_s=7)
@@ -95,3 +96,52 @@ def test_what_another_replica_may_do_follows_from_the_problem(
 
 def test_a_complete_answer_has_no_problem() -> None:
     assert AttemptEnd(Outcome.COMPLETED, None, "") == COMPLETED
+
+
+TOO_LONG = AttemptEnd(Outcome.ENGINE_REFUSED, Problem(400, "x", "context_length_exceeded"))
+UNSUPPORTED = AttemptEnd(Outcome.ENGINE_REFUSED, Problem(400, "x", "unsupported_parameter"))
+BUSY = AttemptEnd(Outcome.ENGINE_REFUSED, Problem(429, "x", "rate_limited"))
+REFUSED = AttemptEnd(Outcome.ENGINE_REFUSED, Problem(400, "x", "invalid_value"))
+
+
+@pytest.mark.parametrize(
+    ("end", "suspicion", "is_rejection"),
+    [
+        (COMPLETED, None, False),
+        (AttemptEnd(Outcome.UNREACHABLE), None, False),
+        (AttemptEnd(Outcome.NOT_SENT), None, False),
+        (AttemptEnd(Outcome.CLIENT_GONE), None, False),
+        (AttemptEnd(Outcome.BROKEN), Suspicion.ERROR, False),
+        (AttemptEnd(Outcome.BROKEN, is_death=True), None, False),
+        (AttemptEnd(Outcome.TIMED_OUT), Suspicion.ERROR, False),
+        (AttemptEnd(Outcome.TIMED_OUT, is_death=True), None, False),
+        (AttemptEnd(Outcome.ENGINE_ERROR, INTERNAL), Suspicion.ERROR, True),
+        (AttemptEnd(Outcome.MISDIRECTED), Suspicion.ERROR, True),
+        (AttemptEnd(Outcome.NOT_CONTINUED), None, True),
+        (REFUSED, Suspicion.REFUSAL, True),
+        (BUSY, Suspicion.REFUSAL, False),
+        (TOO_LONG, None, True),
+        (UNSUPPORTED, None, False),
+    ],
+)
+def test_what_an_end_says_about_its_replica(
+    end: AttemptEnd, suspicion: Suspicion | None, is_rejection: bool
+) -> None:
+    assert (end.suspicion, end.is_rejection) == (suspicion, is_rejection)
+
+
+@pytest.mark.parametrize(
+    ("end", "expected"),
+    [
+        (AttemptEnd(Outcome.UNREACHABLE), False),
+        (AttemptEnd(Outcome.NOT_SENT), False),
+        (AttemptEnd(Outcome.BROKEN, is_death=True), False),
+        (AttemptEnd(Outcome.BROKEN), True),
+        (AttemptEnd(Outcome.NOT_CONTINUED), True),
+        (REFUSED, True),
+    ],
+)
+def test_a_request_may_have_caused_the_failure_of_a_replica_that_lives(
+    end: AttemptEnd, expected: bool
+) -> None:
+    assert end.may_be_own_fault is expected

@@ -124,7 +124,9 @@ def test_a_request_that_fails_before_its_answer(
 @pytest.mark.parametrize(
     ("status", "outcome"),
     [
-        (201, Outcome.ENGINE_REFUSED),
+        (201, Outcome.MISDIRECTED),
+        (302, Outcome.MISDIRECTED),
+        (403, Outcome.MISDIRECTED),
         (400, Outcome.ENGINE_REFUSED),
         (500, Outcome.ENGINE_ERROR),
         (503, Outcome.ENGINE_ERROR),

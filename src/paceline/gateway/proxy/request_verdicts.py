@@ -1,0 +1,102 @@
+"""`RequestVerdicts`: what the attempts of one request say about the replicas that failed it.
+
+The breakers get a verdict on each failed attempt, and `SecondOpinions` learns whose refusals others
+share.
+"""
+
+from __future__ import annotations
+
+import time
+
+from paceline.gateway.outcomes import Outcome
+from paceline.gateway.proxy.attempt_end import AttemptEnd
+from paceline.gateway.proxy.second_opinions import SecondOpinions
+from paceline.gateway.routing.breaker import Breakers, Ticket
+from paceline.gateway.routing.verdicts import (
+    FailedAttempt,
+    Verdict,
+    verdict_at_end,
+    verdict_when_another_answers,
+)
+
+
+class RequestVerdicts:
+    """Call `close` at the end of the request, whatever its end: each ticket gets exactly one
+    verdict."""
+
+    __slots__ = (
+        "_breakers",
+        "_failed",
+        "_open",
+        "_opinions",
+        "_refusals",
+        "tenant",
+        "wants_opinion",
+    )
+
+    def __init__(self, breakers: Breakers, opinions: SecondOpinions) -> None:
+        self._breakers = breakers
+        self._opinions = opinions
+        self._failed: list[FailedAttempt] = []
+        """All of the request."""
+        self._open: list[tuple[Ticket, FailedAttempt]] = []
+        """Those without a verdict."""
+        self._refusals: dict[str, AttemptEnd] = {}
+        """By replica."""
+        self.wants_opinion = False
+        """Whether to ask another replica before the client gets the refusal that has just come."""
+        self.tenant: str | None = None
+        """Whose request it is; None when keys are off."""
+
+    def another_answers(self) -> None:
+        """An attempt sent its first tokens."""
+        waiting, self._open = self._open, []
+        for ticket, attempt in waiting:
+            verdict = verdict_when_another_answers(attempt)
+            if verdict is None:
+                self._open.append((ticket, attempt))
+            else:
+                self._decide(ticket, verdict)
+
+    def ended(self, ticket: Ticket, end: AttemptEnd, *, had_begun: bool) -> None:
+        """An attempt ended. If it is a suspicion, its lease has suspended the ticket."""
+        if end.outcome is Outcome.COMPLETED:
+            self.close(is_served=True)
+            for name in self._refusals:
+                self._opinions.note(name, self.tenant, agrees=False)
+        if end.suspicion is not None:
+            attempt = FailedAttempt(ticket.name, end.suspicion, had_begun)
+            is_known = any(one.replica == ticket.name for one in self._failed)
+            self._failed.append(attempt)
+            if is_known:  # one request counts once, however often the replica failed it
+                self._decide(ticket, Verdict.NO_FAULT)
+            else:
+                self._open.append((ticket, attempt))
+        if end.is_refusal:
+            self._note_refusal(ticket.name, end)
+        self.wants_opinion = (
+            len(self._refusals) == 1
+            and end.is_refusal
+            and self._opinions.is_wanted(ticket.name, self.tenant)
+        )
+
+    def close(self, *, is_served: bool) -> None:
+        """The request ended. May be repeated."""
+        waiting, self._open = self._open, []
+        for ticket, attempt in waiting:
+            self._decide(ticket, verdict_at_end(attempt, self._failed, is_served=is_served))
+
+    def _note_refusal(self, replica: str, end: AttemptEnd) -> None:
+        """Two replicas agree if they refuse with the same status."""
+        for name, other in self._refusals.items():
+            if name != replica and _status(other) == _status(end):
+                self._opinions.note(name, self.tenant, agrees=True)
+                self._opinions.note(replica, self.tenant, agrees=True)
+        self._refusals[replica] = end
+
+    def _decide(self, ticket: Ticket, verdict: Verdict) -> None:
+        self._breakers.decided(ticket, verdict, time.monotonic())
+
+
+def _status(end: AttemptEnd) -> int | None:
+    return None if end.problem is None else end.problem.status
