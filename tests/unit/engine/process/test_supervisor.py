@@ -177,7 +177,7 @@ async def test_a_planned_restart_is_never_down_and_waits_for_the_old_processes(
     async with running(supervisor := make_supervisor(folder, "daemon")):
         states = set()
         supervisor.restart("an operator restarts it", is_planned=True)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while len(pids(folder)) < 2 or supervisor.status.state != "ready":
                 states.add(supervisor.status.state)
                 await asyncio.sleep(0.005)
