@@ -40,7 +40,7 @@ class SpawnedMockVllm:
         assert self._process is not None
         return self._process.poll()
 
-    def start(self, timeout_s: float = 20.0) -> None:
+    def start(self, timeout_s: float = 60.0) -> None:
         """Start or restart the server on the same port; returns when it listens.
 
         Raises `RuntimeError` if the process ends first, `TimeoutError` after `timeout_s`.
@@ -86,7 +86,7 @@ class SpawnedMockVllm:
         self._signal(signal.SIGTERM)
         self.wait()
 
-    def wait(self, timeout_s: float = 20.0) -> int:
+    def wait(self, timeout_s: float = 60.0) -> int:
         """Wait for the process to end and return its exit code."""
         assert self._process is not None
         return self._process.wait(timeout_s)
