@@ -65,4 +65,4 @@ def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> N
             raise RuntimeError(f"it exited with {process.returncode}: {process.communicate()}")
         if time.monotonic() > deadline_s:
             raise TimeoutError(f"the condition did not hold within {_WITHIN_S:g} s")
-        time.sleep(0.02)
+        time.sleep(0.02)  # sleep: the pause between two looks decides nothing

@@ -3,7 +3,8 @@
 While a socket is readable or writable, or a thread of the loop's executor works, time stands still;
 otherwise it jumps to the next timer.
 
-A folder whose conftest imports the fixture and the hook below runs its async tests in virtual time.
+The async tests of a folder run in virtual time if its conftest imports the hook and the fixture
+below; those of a module, if the conftest imports the hook and the module the fixture.
 """
 
 from __future__ import annotations
@@ -67,9 +68,11 @@ def run_virtually(scenario: Coroutine[Any, Any, T]) -> T:
         return runner.run(scenario)
 
 
-def pytest_asyncio_loop_factories(config: object, item: object) -> dict[str, object]:
-    """The event loop of every async test."""
-    return {"virtual": VirtualLoop}
+def pytest_asyncio_loop_factories(config: object, item: pytest.Function) -> dict[str, object]:
+    """The event loop of an async test: a virtual one if it has the clocks for it."""
+    if clocks_of_the_event_loop.__name__ in item.fixturenames:
+        return {"virtual": VirtualLoop}
+    return {"real": asyncio.new_event_loop}
 
 
 @pytest.fixture(autouse=True)

@@ -95,7 +95,7 @@ async def started(folder: Path) -> tuple[EngineProcess, int]:
     process = await EngineProcess.start(command, folder / "e.log", folder / "run")
     async with asyncio.timeout(60):
         while not pid_file.exists() or not pid_file.read_text():  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.02)  # sleep: the pause between two looks decides nothing
     return process, int(pid_file.read_text())
 
 
