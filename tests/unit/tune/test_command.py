@@ -50,7 +50,8 @@ def arguments(folder: Path, *more: str) -> list[str]:
     space.write_text(SPACE)
     return [
         *("tune", "--server-command", SERVER, "--space", str(space), "--prompts", str(prompts)),
-        *("--slo-ttft-ms", "30000", "--slo-tpot-ms", "30000", "--block-seconds", "0.5"),
+        # A block is longer than a machine usually stands still: without a request it is an error.
+        *("--slo-ttft-ms", "30000", "--slo-tpot-ms", "30000", "--block-seconds", "0.75"),
         *("--max-blocks", "26", "--max-starts", "2", "--json", str(folder / "tune.json"), *more),
     ]
 

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 _LONG = ("lossless",)
 """Tested with defects of the sampler."""
-_AFTER_A_LAG_S = 5.0
+_AFTER_A_LAG_S = 2.0
 """For faults that show only after gauges that lag, or after the end of an answer."""
 _CHECKS = [check for check in CHECKS if check.id not in _LONG]
 

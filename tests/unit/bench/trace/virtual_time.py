@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import selectors
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
 import pytest
@@ -75,11 +75,13 @@ def pytest_asyncio_loop_factories(config: object, item: pytest.Function) -> dict
     return {"real": asyncio.new_event_loop}
 
 
-@pytest.fixture(autouse=True)
-def clocks_of_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True, scope="module")
+def clocks_of_the_event_loop() -> Iterator[None]:
     """Whatever runs in a virtual loop reads its time; the rest reads the real one."""
-    for name in _CLOCKS:
-        monkeypatch.setattr(time, name, _clock(getattr(time, name)))
+    with pytest.MonkeyPatch.context() as patch:
+        for name in _CLOCKS:
+            patch.setattr(time, name, _clock(getattr(time, name)))
+        yield
 
 
 def _clock(real: Callable[[], float]) -> Callable[[], float]:
