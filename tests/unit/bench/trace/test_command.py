@@ -144,7 +144,7 @@ def test_an_interrupted_run_leaves_the_phases_that_ended(
 
 
 def num_drafts(server: SpawnedMockVllm) -> int:
-    counters = counters_from_metrics(httpx.get(f"{server.url}/metrics").text)
+    counters = counters_from_metrics(httpx.get(f"{server.url}/metrics", timeout=60).text)
     assert counters is not None
     return counters.num_drafts or 0
 

@@ -24,6 +24,9 @@ from paceline.tune.values import (
     TuneError,
 )
 from paceline.workloads import Prompt, SamplingSettings
+from unit.bench.trace.virtual_time import clocks_of_the_event_loop, now_s
+
+__all__ = ["clocks_of_the_event_loop"]
 
 PROMPTS = [Prompt("t", None, f"request {n}", max_tokens=4, ignore_eos=True) for n in range(20)]
 
@@ -68,9 +71,9 @@ def trial(draft_length: int | None, max_in_flight: int, sequence: int = 0) -> Tr
 async def test_a_trial_holds_its_draft_length_and_none_returns_to_the_policy() -> None:
     settings = MockVllmSettings(tpot_ms=5, speculation=Speculation(2, (0.9, 0.5)))
     async with MockVllm(settings) as mock, aiohttp.ClientSession() as session:
-        client = StreamingClient(session, URL(mock.url), None, 30)
+        client = StreamingClient(session, URL(mock.url), None, 30, now_s)
         governor = GovernorControl(session, URL(mock.url))
-        server = LiveServer(client, load(), settings.model, governor, "salt")
+        server = LiveServer(client, load(), settings.model, governor, "salt", now_s)
         await server.warm_up([trial(0, 1).cell.live, trial(0, 3).cell.live])
         lengths = []
         for length in (0, 1, None):
@@ -87,8 +90,8 @@ async def test_a_server_that_answers_nothing_has_failed() -> None:
     fault = Fault(FaultKind.STATUS, status=503, rate=1.0)
     settings = MockVllmSettings()
     async with MockVllm(settings, faults=[fault]) as mock, aiohttp.ClientSession() as session:
-        client = StreamingClient(session, URL(mock.url), None, 30)
-        server = LiveServer(client, load(), settings.model, None, "salt")
+        client = StreamingClient(session, URL(mock.url), None, 30, now_s)
+        server = LiveServer(client, load(), settings.model, None, "salt", now_s)
         with pytest.raises(BenchError, match="answered none of"):
             await server.warm_up([LiveSetting(None, 2)])
 
