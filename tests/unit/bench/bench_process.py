@@ -29,8 +29,17 @@ def start_bench(*words: str) -> subprocess.Popen[str]:
 
 def start_paceline(*words: str) -> subprocess.Popen[str]:
     """Start `paceline` with these arguments."""
+    return _start("-c", "from paceline.cli import main; main()", *words)
+
+
+def start_module(module: str, *words: str) -> subprocess.Popen[str]:
+    """Start a module that is a program, with these arguments."""
+    return _start("-m", module, *words)
+
+
+def _start(*words: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-c", "from paceline.cli import main; main()", *words],
+        [sys.executable, *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -65,4 +74,4 @@ def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> N
             raise RuntimeError(f"it exited with {process.returncode}: {process.communicate()}")
         if time.monotonic() > deadline_s:
             raise TimeoutError(f"the condition did not hold within {_WITHIN_S:g} s")
-        time.sleep(0.02)
+        time.sleep(0.02)  # sleep: the pause between two looks decides nothing

@@ -98,6 +98,7 @@ class SimulatedServer:
         await response.prepare(request)
         chunks = script.get("chunks", ["a", "b", "c"])
         for number, text in enumerate(chunks):
+            # sleep: the server's slowness, as scripted
             await asyncio.sleep(script.get("delay_s", 0) + self.extra_delay_s)
             if self.before_chunk is not None:
                 await self.before_chunk(number)
@@ -106,7 +107,7 @@ class SimulatedServer:
         if self.before_chunk is not None:
             await self.before_chunk(len(chunks))
         if fail == "hang":
-            await asyncio.sleep(30)
+            await asyncio.Event().wait()
         elif fail == "abort":
             assert request.transport is not None
             request.transport.abort()

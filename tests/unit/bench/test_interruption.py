@@ -19,9 +19,9 @@ def _sighup() -> Iterator[None]:
     signal.signal(signal.SIGHUP, before)
 
 
-async def _hang_up() -> str:
+async def _hang_up(seconds: float) -> str:
     os.kill(os.getpid(), signal.SIGHUP)
-    await asyncio.sleep(0.1)
+    await asyncio.sleep(seconds)  # sleep: until it is cancelled, or a moment if it is not
     return "completed"
 
 
@@ -29,10 +29,10 @@ async def _hang_up() -> str:
 def test_the_end_of_the_terminal_cancels() -> None:
     signal.signal(signal.SIGHUP, lambda *_: None)
     with pytest.raises(asyncio.CancelledError):
-        asyncio.run(cancelled_by_signals(_hang_up()))
+        asyncio.run(cancelled_by_signals(_hang_up(60)))
 
 
 @pytest.mark.usefixtures("_sighup")
 def test_under_nohup_it_does_not() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    assert asyncio.run(cancelled_by_signals(_hang_up())) == "completed"
+    assert asyncio.run(cancelled_by_signals(_hang_up(0.1))) == "completed"

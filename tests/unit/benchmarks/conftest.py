@@ -1,8 +1,7 @@
-"""Put the repository's root on the path, because `benchmarks` is no installed package."""
+"""Modules that import `clocks_of_the_event_loop` run in virtual time."""
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
+from unit.bench.trace.virtual_time import pytest_asyncio_loop_factories
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+__all__ = ["pytest_asyncio_loop_factories"]

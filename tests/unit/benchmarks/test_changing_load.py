@@ -23,6 +23,9 @@ from benchmarks.changing_load import (
     phases,
 )
 from paceline.mock_vllm import MockVllm, MockVllmSettings
+from unit.bench.trace.virtual_time import clocks_of_the_event_loop
+
+__all__ = ["clocks_of_the_event_loop"]
 
 MODEL = "m"
 FAST = MockVllmSettings(model=MODEL, tpot_ms=1, eos_every_tokens=5)
@@ -37,7 +40,7 @@ async def send(settings: MockVllmSettings, kind: Kind, seconds: float = 0.5) -> 
 
 async def send_to(url: str, kind: Kind, seconds: float) -> dict[str, Any]:
     load = ChangingLoad(url, MODEL, iter([Phase(kind, seconds)]), seed=0)
-    await asyncio.wait_for(load.run(), 30)
+    await asyncio.wait_for(load.run(), 60)
     (sent,) = load.sent
     assert sent["kind"] == kind.name
     return sent
@@ -47,7 +50,7 @@ async def test_a_closed_loop_keeps_sending_until_the_phase_ends() -> None:
     sent = await send(FAST, Kind("streams", 2, (MIXED, HARD)))
     assert set(sent["outcomes"]) == {"ok"}
     assert sent["outcomes"]["ok"] > 4
-    assert 0.5 <= sent["seconds"] < 10
+    assert 0.5 <= sent["seconds"] < 1
 
 
 async def test_an_idle_phase_sends_nothing() -> None:
@@ -83,7 +86,7 @@ async def test_a_load_that_is_cancelled_keeps_what_it_sent() -> None:
     async with MockVllm(FAST) as server:
         load = ChangingLoad(server.url, MODEL, one_phase(), seed=0)
         sending = asyncio.create_task(load.run())
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(0.5)  # sleep: of virtual time
         sending.cancel()
         with suppress(asyncio.CancelledError):
             await sending

@@ -19,7 +19,7 @@ from benchmarks.servers import running_server
 plan = {"command": [sys.executable, sys.argv[1], "{port}", "0"]}
 with running_server("simulated", plan, Path(sys.argv[2])):
     print("ready", flush=True)
-    time.sleep(60)
+    time.sleep(600)
 """
 
 
@@ -32,5 +32,5 @@ def test_sigterm_ends_the_servers_of_a_benchmark(tmp_path: Path) -> None:
         assert [benchmark.stdout.readline().split()[0] for _ in range(2)] == ["starting", "ready"]
         (server,) = psutil.Process(benchmark.pid).children()
         benchmark.send_signal(signal.SIGTERM)
-        assert benchmark.wait(timeout=30) != 0
+        assert benchmark.wait(timeout=60) != 0
     assert not server.is_running()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from pathlib import Path
 
 import pytest
@@ -82,10 +83,17 @@ def test_a_server_is_waited_for_and_ends_with_its_children(shell: Shell, tmp_pat
         server.wait_for("the server", lambda: "serving" in server.printed())
     assert server.process.returncode is not None
     child = int((tmp_path / "child").read_text())
-    assert (
-        not Path(f"/proc/{child}/cmdline").exists()
-        or not Path(f"/proc/{child}/cmdline").read_bytes()
-    )
+    deadline_s = time.monotonic() + 60
+    while is_running(child):
+        assert time.monotonic() < deadline_s, "the child outlives the server"
+        time.sleep(0.01)  # sleep: the pause between two looks decides nothing
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return bool(Path(f"/proc/{pid}/cmdline").read_bytes())  # of a zombie it is empty
+    except OSError:
+        return False
 
 
 def test_a_server_that_ends_ends_the_path(shell: Shell, tmp_path: Path) -> None:

@@ -168,7 +168,7 @@ def test_the_health_check_asks_its_own_container_whatever_proxy_is_set(
         done = subprocess.run(
             [sys.executable, "-c", program],
             env={**os.environ, "http_proxy": "http://127.0.0.1:1", "no_proxy": ""},
-            check=False, capture_output=True, timeout=30,
+            check=False, capture_output=True, timeout=60,
         )  # fmt: skip
         server.shutdown()
     assert done.returncode == exit_code, done.stderr

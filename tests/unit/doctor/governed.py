@@ -37,7 +37,7 @@ class GovernedGateway(GovernedServer):
 
     async def rate(self, *block: object) -> float:
         """Tokens/s of a block in the present state, as a machine without other work measures it."""
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(0.02)  # sleep: of virtual time, or however long a block takes
         if self.draft_length == 0:
             return 1 / self.slow_s
         token_s = self.goodput_s if self.policy == "goodput" else None
@@ -63,8 +63,8 @@ class GovernedGateway(GovernedServer):
         self, seconds: float = 2.0, *, fixes: bool = False, log: Path | None = None
     ) -> DoctorConfig:
         """Of a visit with a probe of two requests at a time."""
-        # Another host name of the same server: the admin port is never the data port.
-        data_url = URL(self.url).with_host("localhost")
+        # Another address of the same server: the admin port is never the data port.
+        data_url = URL(self.url).with_host("127.0.0.2")
         return DoctorConfig(
             URL(self.url), seconds, log, None, ProbeSettings(data_url, None, seconds, 2), fixes
         )
@@ -73,7 +73,7 @@ class GovernedGateway(GovernedServer):
 @contextlib.asynccontextmanager
 async def serving(gateway: GovernedGateway) -> AsyncIterator[GovernedGateway]:
     """Serve until the context ends."""
-    server = TestServer(gateway.application(), host="localhost")
+    server = TestServer(gateway.application(), host="0.0.0.0")
     await server.start_server()
     gateway.url = str(server.make_url("/").with_host("127.0.0.1")).rstrip("/")
     try:

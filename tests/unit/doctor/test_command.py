@@ -9,9 +9,8 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -77,24 +76,30 @@ def test_a_probe_finds_what_drafts_lose_on_a_mock_server(tmp_path: Path) -> None
     assert "duplicate-tokens" in document["passed"]
 
 
+class Pages(Mapping[str, tuple[int, bytes]]):
+    """Every reading of the metrics gets the next page; after the last one they are gone."""
+
+    def __init__(self, pages: Iterable[bytes]) -> None:
+        self._pages = iter(pages)
+
+    def __getitem__(self, path: str) -> tuple[int, bytes]:
+        page = next(self._pages, None) if path == "/metrics" else None
+        if page is None:
+            raise KeyError(path)
+        return 200, page
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(("/metrics",))
+
+    def __len__(self) -> int:
+        return 1
+
+
 @contextlib.contextmanager
 def losing_server() -> Iterator[Answers]:
     """Eight drafts of which none is accepted; every reading is a second of the engine later."""
-    pages = iter(SimulatedEngine(reached=(0.0,) * 8, draft_ms=2).pages())
-
-    class Pages(Mapping[str, tuple[int, bytes]]):
-        def __getitem__(self, path: str) -> tuple[int, bytes]:
-            if path != "/metrics":
-                raise KeyError(path)
-            return 200, next(pages).encode()
-
-        def __iter__(self) -> Iterator[str]:
-            return iter(("/metrics",))
-
-        def __len__(self) -> int:
-            return 1
-
-    with answering(Pages()) as server:
+    pages = SimulatedEngine(reached=(0.0,) * 8, draft_ms=2).pages()
+    with answering(Pages(page.encode() for page in pages)) as server:
         yield server
 
 
@@ -235,23 +240,27 @@ def test_a_server_that_shows_no_metrics_is_named(
     assert message in " ".join(result.output.split())
 
 
-def _closed_port() -> int:
+@pytest.fixture
+def closed_port() -> Iterator[int]:
+    """Refuses connections: no program listens there, and none can."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
-        return int(bound.getsockname()[1])
+        yield bound.getsockname()[1]
 
 
-def test_a_server_that_does_not_answer_is_named() -> None:
-    result = run(f"http://127.0.0.1:{_closed_port()}", "--seconds", "2")
+def test_a_server_that_does_not_answer_is_named(closed_port: int) -> None:
+    result = run(f"http://127.0.0.1:{closed_port}", "--seconds", "2")
     assert result.exit_code == 4
     assert "cannot be reached" in result.output
 
 
-def test_the_log_of_an_engine_that_did_not_start_is_judged(tmp_path: Path) -> None:
+def test_the_log_of_an_engine_that_did_not_start_is_judged(
+    tmp_path: Path, closed_port: int
+) -> None:
     log, file = tmp_path / "vllm.log", tmp_path / "diagnosis.json"
     error = b"ValueError: No available memory for the cache blocks. \x1b]0;title\x07Try"
     log.write_bytes(b"\xff\xfe\n" + error + b"\n")
-    url = f"http://127.0.0.1:{_closed_port()}"
+    url = f"http://127.0.0.1:{closed_port}"
     result = run(url, "--seconds", "2", "--log", str(log), "--json", str(file))
     assert result.exit_code == 3, result.output
     assert "CRITICAL log-no-memory-for-kv-cache" in result.output
@@ -262,11 +271,8 @@ def test_the_log_of_an_engine_that_did_not_start_is_judged(tmp_path: Path) -> No
 
 
 def test_a_server_that_ends_while_observed_is_critical() -> None:
-    with answering({"/metrics": (200, METRICS)}) as server:
-        stop = threading.Timer(1.2, lambda: setattr(server, "by_path", {}))
-        stop.start()
-        result = run(server.url, "--seconds", "3")
-        stop.cancel()
+    with answering(Pages([METRICS] * 4)) as server:  # two of them identify the server
+        result = run(server.url, "--seconds", "2")
     assert result.exit_code == 3, result.output
     assert "CRITICAL server-lost" in result.output
     assert "readings failed, the last one because" in " ".join(result.output.split())
@@ -305,7 +311,7 @@ def test_an_interruption_reports_what_was_read(tmp_path: Path) -> None:
         )
         deadline_s = time.monotonic() + 60
         while len(server.requests) < 5 and time.monotonic() < deadline_s:
-            time.sleep(0.05)
+            time.sleep(0.05)  # sleep: the pause between two looks decides nothing
         process.send_signal(signal.SIGINT)
         output, _ = process.communicate(timeout=60)
     assert process.returncode == 130

@@ -77,7 +77,7 @@ def test_sigterm_ends_the_server_and_records_running_requests_as_stopped(tmp_pat
     path = tmp_path / "requests.jsonl"
     with spawn_mock_vllm("--request-log", str(path)) as server:
         body = {"prompt": "a", "max_tokens": 3000, "stream": True, "ignore_eos": True}
-        with httpx.stream("POST", f"{server.url}/v1/completions", json=body) as answer:
+        with httpx.stream("POST", f"{server.url}/v1/completions", json=body, timeout=60) as answer:
             parts = answer.iter_raw()
             next(parts)
             server.terminate()

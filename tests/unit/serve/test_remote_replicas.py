@@ -26,7 +26,7 @@ from unit.gateway.conftest import until
 from unit.gateway.fleet.fake_remote import FakeRemote
 
 ENGINE = Path(__file__).parents[1] / "engine" / "process" / "fake_engine.py"
-FLEET = {"poll_period_s": 0.05, "poll_timeout_s": 0.5}
+FLEET = {"poll_period_s": 0.05, "poll_timeout_s": 60}
 SERVER = {"port": 0, "admin_port": 0, "drain_timeout_s": 0.3, "lame_duck_s": 0}
 
 

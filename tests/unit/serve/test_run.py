@@ -74,7 +74,7 @@ async def wait_restarted(admin: httpx.AsyncClient) -> None:
         replica = (await admin.get("/admin/replicas")).json()["replicas"][0]
         if (replica["restarts"], replica["state"]) == (1, "ready"):
             return
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.01)  # sleep: the pause between two looks decides nothing
 
 
 async def test_governor_changes_are_restored_when_the_engine_restarts(plan: ServePlan) -> None:

@@ -73,12 +73,12 @@ class ScriptedServer:
         self.num_streams += 1
         yield _event("history", render_history(self.history))
         for step in range(self.num_updates):
-            time.sleep(0.02)
+            time.sleep(0.02)  # sleep: updates may come at any pace
             update = self.history.add(snapshot(3 + step), [])
             if not (self.skips_an_update and step == 0):
                 yield _event("update", render_update(update))
-        if self.keeps_streams_open:
-            self.is_stopping.wait(30)
+        while self.keeps_streams_open and not self.is_stopping.wait(1.0):
+            yield b": the client's time limit begins again\n\n"
 
 
 def _event(name: str, document: Mapping[str, Any]) -> bytes:

@@ -16,7 +16,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from paceline.cli import main
-from unit.bench.bench_process import interrupt, start_paceline
+from paceline.tune.live import servers
+from unit.bench.bench_process import interrupt, start_module
+from unit.tune.known_rates import KnownRates
 
 SPECULATION = {
     "num_speculative_tokens": 2,
@@ -50,7 +52,7 @@ def arguments(folder: Path, *more: str) -> list[str]:
     space.write_text(SPACE)
     return [
         *("tune", "--server-command", SERVER, "--space", str(space), "--prompts", str(prompts)),
-        *("--slo-ttft-ms", "30000", "--slo-tpot-ms", "30000", "--block-seconds", "0.5"),
+        *("--slo-ttft-ms", "30000", "--slo-tpot-ms", "30000", "--block-seconds", "0.2"),
         *("--max-blocks", "26", "--max-starts", "2", "--json", str(folder / "tune.json"), *more),
     ]
 
@@ -59,11 +61,15 @@ def invoke(*words: str) -> Result:
     return CliRunner().invoke(main, list(words))
 
 
-def test_interrupted_and_continued_it_finds_the_best_setting_and_says_why(tmp_path: Path) -> None:
+def test_interrupted_and_continued_it_finds_the_best_setting_and_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Requests, servers and the interruption are real; the rates are those of `KnownRates`."""
+    monkeypatch.setattr(servers, "LiveServer", KnownRates)
     state = tmp_path / "state.jsonl"
     words = arguments(tmp_path, "--state", str(state), "--usd-per-hour", "2")
     ended = interrupt(
-        start_paceline(*words),
+        start_module("unit.tune.known_rates", *words),
         lambda: state.exists() and state.read_text().count('"trial"') >= 3,
     )
     assert ended.exit_code == 130

@@ -58,17 +58,17 @@ TIER = Tier(
     source="chosen for tests",
 )
 _FLEET = FleetSettings(
-    poll_period_s=0.02, poll_timeout_s=5, load_period_s=0.02, warm_up_timeout_s=5
+    poll_period_s=0.02, poll_timeout_s=60, load_period_s=0.02, warm_up_timeout_s=60
 )
 EXPECTED_SKIPS = {
     "plain": {"ready", "acceptance", "draining", "quality"},
     "gateway": {"api-keys", "acceptance", "quality"},
 }
 """What a sound deployment has nothing to show for."""
-SETTLE_S = 5.0
+SETTLE_S = 60.0
+"""Where all is right, the wait ends as soon as the gauges have settled."""
 SETTLE_WITH_FAULT_S = 1.0
-"""A fault is not waited for: what has not settled by then counts. Gauges that are right settle in
-some milliseconds, on a busy machine in a few hundred."""
+"""A fault is not waited for: what has not settled by then counts, and has not to settle."""
 
 
 class _NoEngines:

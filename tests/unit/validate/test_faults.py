@@ -30,6 +30,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 _LONG = ("lossless",)
 """Tested with defects of the sampler."""
+_AFTER_A_LAG_S = 2.0
+"""For faults that show only after gauges that lag, or after the end of an answer."""
 _CHECKS = [check for check in CHECKS if check.id not in _LONG]
 
 
@@ -86,7 +88,7 @@ async def test_a_fault_of_a_gateway_is_found(gateway: RunningDeployment, fault: 
 async def test_a_lost_cancellation_is_found_where_gauges_lag(gateway: RunningDeployment) -> None:
     """The gateway's gauges are those of its last poll, which may be older than the streams."""
     (fault,) = [fault for fault in FAULTS if fault.name == "cancellation-lost"]
-    await _expect_found(gateway, fault, SETTLE_S)
+    await _expect_found(gateway, fault, _AFTER_A_LAG_S)
 
 
 async def test_a_lost_cancellation_is_found_where_the_answer_ends_soon(
@@ -96,7 +98,7 @@ async def test_a_lost_cancellation_is_found_where_the_answer_ends_soon(
     monkeypatch.setitem(MOCKS, "plain", replace(MOCKS["plain"], max_model_len=1024))
     (fault,) = [fault for fault in FAULTS if fault.name == "cancellation-lost"]
     async with running("plain") as deployment:
-        result = await deployment.run_check_with(check_of(fault), fault, SETTLE_S)
+        result = await deployment.run_check_with(check_of(fault), fault, _AFTER_A_LAG_S)
     assert result.status is Status.FAIL, result.reason
     assert "requests run to their end" in result.reason
 
@@ -108,7 +110,8 @@ async def test_gauges_that_appear_after_a_while_are_waited_for(plain: RunningDep
     def on_reply(call: Call, reply: Reply) -> Reply:
         return missing.on_reply(call, reply) if call.number < 2 else reply
 
-    result = await plain.run_check_with(check_of(missing), replace(missing, on_reply=on_reply))
+    appearing = replace(missing, on_reply=on_reply)
+    result = await plain.run_check_with(check_of(missing), appearing, SETTLE_S)
     assert result.status is Status.PASS, result.reason
 
 

@@ -4,7 +4,7 @@ Passing whole events only means that a stream can be ended with an error event, 
 another replica, at any moment.
 
 A route may send events before the first token: vLLM sends `response.created` before it computes the
-prompt. They are held back until the first token, because a stream of which the client has received
+prompt, and other servers the chunk with the role of a chat. They are held back until the first token, because a stream of which the client has received
 nothing can begin anew on another replica.
 """
 
@@ -146,7 +146,8 @@ class EventRelay(ReaderRelay):
     def _is_held(self, event: StreamEvent) -> bool:
         if self.has_tokens:
             return False
-        if event.name not in self._before_tokens:
+        is_role = event.chunk is not None and event.chunk.is_role
+        if not is_role and event.name not in self._before_tokens:
             self.has_tokens = True
             return False
         self._held.append(event.raw)

@@ -13,6 +13,7 @@ _NO_ERROR = (b"", b"null", b"{}", b'""', b"false")
 class ChatDelta(msgspec.Struct):
     """The delta of a chat chunk."""
 
+    role: str | None = None
     content: str | None = None
     reasoning: str | None = None
     reasoning_content: str | None = None
@@ -55,6 +56,18 @@ class Chunk(msgspec.Struct):
             return True
         has_contents = self.choices is not None or self.type is not None or self.has_usage
         return not has_contents and bool(bytes(self.message) or bytes(self.detail))
+
+    @property
+    def is_role(self) -> bool:
+        """Whether it only opens the messages of a chat: the role, and no content yet."""
+        choices = self.choices or []
+        return bool(choices) and all(
+            choice.delta is not None
+            and choice.delta.role is not None
+            and not (choice.delta.content or choice.delta.tool_calls or choice.finish_reason)
+            and not (choice.delta.reasoning or choice.delta.reasoning_content)
+            for choice in choices
+        )
 
     @property
     def has_usage(self) -> bool:

@@ -35,8 +35,7 @@ class EventNames:
 
 
 UNNAMED = EventNames()
-"""Streams of chat chunks and of completions. vLLM sends the chunk with the role of a chat together
-with the first token."""
+"""Streams of chat chunks and of completions."""
 
 
 class StreamEvent(NamedTuple):

@@ -66,8 +66,17 @@ RESPONSES = Route(
     event_names=EventNames(
         end=frozenset({"response.completed", "response.incomplete"}),
         error=frozenset({"error", "response.failed"}),
-        # vLLM sends them before it computes the prompt
-        before_tokens=frozenset({"response.queued", "response.created", "response.in_progress"}),
+        # vLLM sends the first three before it computes the prompt, the others with a token to come
+        before_tokens=frozenset(
+            {
+                "response.queued",
+                "response.created",
+                "response.in_progress",
+                "response.output_item.added",
+                "response.content_part.added",
+                "response.reasoning_part.added",
+            }
+        ),
     ),
     names_events=True,
 )

@@ -30,7 +30,7 @@ async def test_every_block_has_its_own_salt_and_all_have_the_same_number_of_requ
     delay_s = 0.05 if rate_per_s is None else 0.001
     load = BlockLoad([scripted(delay_s=delay_s)], sampling, 1, concurrency, rate_per_s, seed=0)
     async with aiohttp.ClientSession() as session:
-        target = Target(StreamingClient(session, URL(server.url), None, 20), "simulated")
+        target = Target(StreamingClient(session, URL(server.url), None, 60), "simulated")
         runner = HttpBlockRunner({Arm.A: target, Arm.B: target}, load, "compare")
         await runner.prepare(0.04)
         before = {body["cache_salt"] for body in server.bodies}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+import socket
 import time
 from collections.abc import AsyncIterator
 
@@ -36,7 +37,7 @@ class SteppedClock:
     async def wait_for_readings(self, count: int) -> None:
         async with asyncio.timeout(60):
             while self.num_readings < count:  # noqa: ASYNC110 - readings are plain calls
-                await asyncio.sleep(0.001)
+                await asyncio.sleep(0.001)  # sleep: the pause between two looks decides nothing
 
 
 @pytest.fixture
@@ -80,13 +81,16 @@ async def test_measured_times_equal_the_servers_truth(
 async def test_on_the_real_clock_no_latency_is_shorter_than_the_truth(
     server: SimulatedServer, session: aiohttp.ClientSession
 ) -> None:
-    """Four chunks 30 ms apart; the upper bound only says that the figures are seconds."""
+    """Four chunks 30 ms apart; the upper bound only says that the figures are seconds.
+
+    The first one may be read late, so the time after it has no lower bound.
+    """
     spec = scripted_spec(chunks=["a"] * 4, tokens=4, delay_s=0.03)
     record = await client_of(session, server).send(spec, 0.0, time.perf_counter())
     assert record.ttft_s is not None
     assert record.tpot_s is not None
-    assert 0.029 <= record.ttft_s < 10
-    assert 0.029 * 3 <= record.e2e_s - record.ttft_s < 10
+    assert 0.029 <= record.ttft_s < 60
+    assert 0.029 * 4 <= record.e2e_s < 60
     assert record.tpot_s == pytest.approx((record.e2e_s - record.ttft_s) / 3)
 
 
@@ -125,12 +129,11 @@ async def test_a_server_that_hangs_is_a_timeout(
 
 
 async def test_an_absent_server_is_a_connection_outcome(session: aiohttp.ClientSession) -> None:
-    closed = await asyncio.start_server(lambda r, w: None, "127.0.0.1", 0)
-    port = closed.sockets[0].getsockname()[1]
-    closed.close()
-    await closed.wait_closed()
-    client = StreamingClient(session, URL(f"http://127.0.0.1:{port}"), None, 20.0)
-    record = await client.send(scripted_spec(), 0.0, time.perf_counter())
+    with socket.socket() as bound:  # nothing listens there, and nothing else can
+        bound.bind(("127.0.0.1", 0))
+        port = bound.getsockname()[1]
+        client = StreamingClient(session, URL(f"http://127.0.0.1:{port}"), None, 60.0)
+        record = await client.send(scripted_spec(), 0.0, time.perf_counter())
     assert record.outcome is RequestOutcome.CONNECTION
 
 

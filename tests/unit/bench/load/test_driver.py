@@ -61,7 +61,7 @@ async def test_closed_loop_never_exceeds_its_concurrency(server: SimulatedServer
     """The server answers only once three requests are there: fewer in flight would hang."""
     server.release_after = 3
     async with aiohttp.ClientSession() as session:
-        client = StreamingClient(session, URL(server.url), None, 20.0)
+        client = StreamingClient(session, URL(server.url), None, 60.0)
         records = await run_closed_loop(
             client, iter(specs(12)), 3, None, time.perf_counter, lambda record: None
         )
@@ -79,7 +79,7 @@ async def test_open_loop_keeps_sending_while_the_server_stalls(server: Simulated
     offsets_s = [0.02 * i for i in range(8)]
     seen: list[RequestRecord] = []
     async with aiohttp.ClientSession() as session:
-        client = StreamingClient(session, URL(server.url), None, 20.0)
+        client = StreamingClient(session, URL(server.url), None, 60.0)
         async with asyncio.timeout(60):
             records = await run_open_loop(
                 client, specs(8), offsets_s, time.perf_counter, seen.append
@@ -107,7 +107,7 @@ async def test_open_loop_never_sends_early_though_sleepers_wake_early(
 ) -> None:
     """uvloop's timers do: a latency from the schedule would come out too short, even negative."""
     sender = OneSecondSender()
-    yield_once = asyncio.sleep
+    yield_once = asyncio.sleep  # sleep: it is called with 0 only
 
     async def wake_halfway(delay_s: float) -> None:
         await yield_once(0)

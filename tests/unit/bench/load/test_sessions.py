@@ -28,7 +28,7 @@ class VirtualServer:
         self.fails_at: set[tuple[int, int]] = set()
         self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
         self._order = itertools.count()
-        self._yield_once = asyncio.sleep
+        self._yield_once = asyncio.sleep  # sleep: it is called with 0 only
         monkeypatch.setattr(asyncio, "sleep", self.sleep)
 
     def clock(self) -> float:

@@ -1,4 +1,4 @@
-"""A governed server in the event loop of the test."""
+"""A governed server in the event loop of the test, in virtual time with real sockets."""
 
 from __future__ import annotations
 
@@ -8,6 +8,12 @@ import pytest
 from aiohttp import web
 
 from unit.bench.quick.governed_server import GovernedServer
+from unit.bench.trace.virtual_time import (
+    clocks_of_the_event_loop,
+    pytest_asyncio_loop_factories,
+)
+
+__all__ = ["clocks_of_the_event_loop", "pytest_asyncio_loop_factories"]
 
 
 @pytest.fixture

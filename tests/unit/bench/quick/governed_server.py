@@ -76,6 +76,7 @@ class GovernedServer:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
         for _ in range(8):
+            # sleep: of virtual time where the speed counts
             await asyncio.sleep(self.slow_s if self.draft_length == 0 else self.fast_s)
             await self._write(response, {"choices": [{"index": 0, "text": "x"}]})
         await self._write(

@@ -48,7 +48,7 @@ async def test_cancellation_sets_it_back(
     async def hold_off() -> None:
         async with switchable_governor(session, URL(governed.url), None) as switch:
             await switch.turn_off()
-            await asyncio.sleep(60)
+            await asyncio.Event().wait()
 
     task = asyncio.create_task(hold_off())
     await governed.off.wait()

@@ -74,13 +74,14 @@ def test_stalls_of_the_load_generator_are_surfaced(
     report = tmp_path / "report.json"
     process = start_bench(
         *("run", mock_server.url),
-        *("--num-requests", "24", "--concurrency", "2", "--max-tokens", "20"),
+        *("--num-requests", "48", "--concurrency", "2", "--max-tokens", "20"),
         *("--json", str(report)),
     )
     for number in (3, 8):
         wait_for(lambda number=number: num_ended(request_log) >= number, process)
-        process.send_signal(signal.SIGSTOP)
-        time.sleep(0.4)
+        for _ in range(20):  # whatever else continues it
+            process.send_signal(signal.SIGSTOP)
+            time.sleep(0.02)  # sleep: a longer stall is as good
         process.send_signal(signal.SIGCONT)
     _, errors = process.communicate(timeout=60)
     document = json.loads(report.read_text())

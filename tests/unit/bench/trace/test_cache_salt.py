@@ -10,6 +10,9 @@ from aiohttp import web
 
 from paceline.bench.trace.measure import CACHE_IS_SHARED, measure_trace
 from unit.bench.trace.runs import closed, make_trace, measurement, scripted
+from unit.bench.trace.virtual_time import clocks_of_the_event_loop, now_s
+
+__all__ = ["clocks_of_the_event_loop"]
 
 TRACE = make_trace([scripted("easy", 0.5)], [closed("a", 1, "easy", 0.05)])
 USAGE = {"prompt_tokens": 16, "completion_tokens": 12, "total_tokens": 28}
@@ -29,7 +32,7 @@ class Server:
         self.bodies.append(body)
         answer = web.StreamResponse(headers={"content-type": "text/event-stream"})
         await answer.prepare(request)
-        await asyncio.sleep(0.005)
+        await asyncio.sleep(0.005)  # sleep: of virtual time
         chunk = {"choices": [{"index": 0, "text": "a", "finish_reason": "length"}]}
         for one in (chunk, {"choices": [], "usage": USAGE}):
             await answer.write(f"data: {json.dumps(one)}\n\n".encode())
@@ -54,7 +57,7 @@ async def run_twice(server: Server) -> list[list[str]]:
         url = f"http://127.0.0.1:{runner.addresses[0][1]}"
         for _ in range(2):
             one = measurement(TRACE, url=url)
-            await measure_trace(one, None, lambda phase: None)
+            await measure_trace(one, None, lambda phase: None, clock=now_s)
             assert one.log.records
             assert all(record.is_ok for record in one.log.records)
             notes.append(one.notes)

@@ -36,9 +36,10 @@ def server() -> Iterator[SpawnedMockVllm]:
 
 @pytest.fixture
 def small(tmp_path: Path) -> str:
-    """Three phases of 0.5 s, 0.5 s and 60 tokens."""
+    """Three phases: 60 tokens, 0.5 s, and 60 tokens."""
     path = tmp_path / "small.json"
-    whole = document("phases", 0, "duration_s", value=0.5)
+    whole = document("phases", 0, "duration_s")
+    whole["phases"][0]["output_tokens"] = 60
     whole["phases"][1] |= {"duration_s": 0.5, "load": {"rate_per_s": 40}}
     whole["phases"][2]["output_tokens"] = 60
     path.write_text(json.dumps(whole))
@@ -65,7 +66,7 @@ def test_a_run_by_script_writes_its_report(
     }
     assert found["summary"]["num_errors"] == 0
     assert [phase["name"] for phase in found["phases"]] == ["a", "b", "c"]
-    for phase in found["phases"]:
+    for phase in found["phases"][::2]:  # in the time of the other one, a machine may stand still
         assert phase["output_tokens_per_s"] > 0
         assert phase["speculation"]["num_drafts"] > 0
     assert found["phases"][0]["adaptation"] is None
@@ -103,7 +104,8 @@ def test_a_run_by_text_is_compared_with_another(
 def test_servers_are_started_for_synthetic_acceptance(tmp_path: Path) -> None:
     trace, report = tmp_path / "two.json", tmp_path / "report.json"
     whole = document("phases", value=document()["phases"][:1])
-    whole["phases"][0] |= {"duration_s": 0.5}
+    del whole["phases"][0]["duration_s"]
+    whole["phases"][0]["output_tokens"] = 600
     whole["phases"].append(whole["phases"][0] | {"name": "b", "mix": "hard"})
     trace.write_text(json.dumps(whole))
     command = f"{shlex.quote(sys.executable)} -m paceline.mock_vllm --port {{port}} --tpot-ms 2 "
@@ -133,7 +135,7 @@ def test_an_interrupted_run_leaves_the_phases_that_ended(
         *("--json", str(report)),
     )
     num_before = num_drafts(server)
-    ended = interrupt(process, lambda: num_drafts(server) > num_before + 500, number)
+    ended = interrupt(process, lambda: num_drafts(server) > num_before + 1500, number)
     assert ended.exit_code == 130, ended.errors
     found = json.loads(report.read_text())
     assert (found["interrupted"], found["valid"]) == (True, False)
@@ -142,7 +144,7 @@ def test_an_interrupted_run_leaves_the_phases_that_ended(
 
 
 def num_drafts(server: SpawnedMockVllm) -> int:
-    counters = counters_from_metrics(httpx.get(f"{server.url}/metrics").text)
+    counters = counters_from_metrics(httpx.get(f"{server.url}/metrics", timeout=60).text)
     assert counters is not None
     return counters.num_drafts or 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 
@@ -59,6 +60,7 @@ async def test_arrivals_end_with_the_finish_reason_and_connections_are_reused() 
             writer.write(HEAD)
             for part in (ROLE + TOKEN, TOKEN, LAST, DONE):
                 writer.write(chunk(part))
+                # sleep: each part is read before the next one is written, however long it takes
                 await asyncio.sleep(0.05)
             writer.write(b"0\r\n\r\n")
 
@@ -93,22 +95,23 @@ async def test_a_refusal_keeps_its_body() -> None:
 
 
 async def test_an_absent_server_is_status_0() -> None:
-    with_socket = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
-    port = with_socket.sockets[0].getsockname()[1]
-    with_socket.close()
-    await with_socket.wait_closed()
-    exchange = await ask(Pool("127.0.0.1", port))
+    with socket.socket() as bound:  # nothing listens there, and nothing else can
+        bound.bind(("127.0.0.1", 0))
+        exchange = await ask(Pool("127.0.0.1", bound.getsockname()[1]))
     assert (exchange.status, exchange.is_complete) == (0, False)
 
 
 async def test_closing_the_pool_ends_open_exchanges() -> None:
+    has_arrived = asyncio.Event()
+
     async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_request(reader)
-        await asyncio.sleep(5)
+        has_arrived.set()
+        await reader.read()
 
     async with pool_to(handler) as pool:
         asking = asyncio.create_task(ask(pool))
-        await asyncio.sleep(0.1)
+        await asyncio.wait_for(has_arrived.wait(), 60)
         pool.close()
         exchange = await asking
     assert (exchange.status, exchange.is_complete) == (0, False)

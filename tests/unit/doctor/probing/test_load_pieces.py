@@ -37,7 +37,7 @@ class Sender:
         if self.num_sent % 3 == 0:
             outcome = RequestOutcome.CONNECTION
             return RequestRecord(0, *times, (), sent_s, outcome, error="refused")
-        await asyncio.sleep(ANSWER_S)
+        await asyncio.sleep(ANSWER_S)  # sleep: of virtual time
         ended_s = sent_s + ANSWER_S
         return RequestRecord(0, *times, (ended_s,), ended_s, RequestOutcome.OK, output_tokens=20)
 

@@ -8,7 +8,10 @@ import signal
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from paceline.engine.launch.command import EngineCommand
+from paceline.engine.process.engine_process import EngineProcess
 from paceline.engine.process.supervisor import EngineSupervisor
 from unit.engine.process.reaping import children_reaped
 from unit.engine.process.test_supervisor import (
@@ -86,14 +89,20 @@ async def test_an_engine_that_starts_or_has_ended_cannot_be_handed_over(folder: 
 
 
 async def test_an_engine_that_ends_at_the_moment_of_its_release_is_not_restarted(
-    folder: Path,
+    folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The new owner finds it ended, and starts another one."""
     old = make_supervisor(folder)
+    real_stop = EngineProcess.stop
+
+    async def stop(process: EngineProcess) -> None:
+        assert old.status.state == "down"
+        old.release()
+        await real_stop(process)
+
+    monkeypatch.setattr(EngineProcess, "stop", stop)
     async with running(old) as old_task:
         os.kill(pids(folder)[0][0], signal.SIGKILL)
-        await until(lambda: old.status.state == "down")
-        old.release()
         await asyncio.wait_for(old_task, 60)
     assert len(pids(folder)) == 1
 

@@ -7,8 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -23,44 +21,60 @@ from unit.engine.process.test_supervisor import is_alive
 __all__ = ["children_reaped"]
 
 
-def start_sleeper(seconds: float) -> subprocess.Popen[bytes]:
+def start_waiter() -> subprocess.Popen[bytes]:
+    """A process that ends with its standard input."""
     return subprocess.Popen(
-        [sys.executable, "-c", f"import time; time.sleep({seconds})"], start_new_session=True
+        [sys.executable, "-SE", "-c", "input()"],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
     )
 
 
 async def test_a_group_ends_with_its_last_process_and_zombies_do_not_count() -> None:
     """Nobody has asked for the exit code of the process when the wait returns."""
-    sleeper = start_sleeper(0.5)
-    try:
-        assert running_members(sleeper.pid) == [sleeper.pid]
-        assert await wait_group_ended(sleeper.pid, 10) == []
-        assert str(sleeper.pid) in os.listdir("/proc")
-        assert not is_alive(sleeper.pid)
-    finally:
-        sleeper.kill()
-        sleeper.wait()
+    with start_waiter() as waiter:
+        assert waiter.stdin is not None
+        assert running_members(waiter.pid) == [waiter.pid]
+        waiting = asyncio.create_task(wait_group_ended(waiter.pid, 60))
+        # sleep: the wait has found the process once; on a slow machine it may not have
+        await asyncio.sleep(0.1)
+        assert not waiting.done()
+        waiter.stdin.close()
+        assert await waiting == []
+        assert str(waiter.pid) in os.listdir("/proc")
+        assert not is_alive(waiter.pid)
 
 
 async def test_a_process_that_does_not_end_is_returned_after_the_time() -> None:
-    sleeper = start_sleeper(30)
-    try:
-        assert await wait_group_ended(sleeper.pid, 0.1) == [sleeper.pid]
-    finally:
-        sleeper.kill()
-        sleeper.wait()
+    with start_waiter() as waiter:
+        assert await wait_group_ended(waiter.pid, 0.1) == [waiter.pid]
+
+
+class HeldKill:
+    """SIGKILL to a group has its effect when the test says so, as for a process in a driver."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._killpg = os.killpg
+        self._sent: tuple[int, int] | None = None
+        self.is_sent = asyncio.Event()
+        monkeypatch.setattr(engine_process.os, "killpg", self._hold)
+
+    def _hold(self, group: int, number: int) -> None:
+        if number == 0:  # whether the group exists
+            self._killpg(group, 0)
+            return
+        self._sent = group, number
+        self.is_sent.set()
+
+    def let_go(self) -> None:
+        assert self._sent is not None
+        self._killpg(*self._sent)
 
 
 @pytest.fixture
-def slow_kill(monkeypatch: pytest.MonkeyPatch) -> float:
-    """SIGKILL to a group takes this long, as for a process inside a driver; in seconds."""
-    real, delay_s = os.killpg, 0.6
-
-    def killpg(group: int, number: int) -> None:
-        threading.Timer(delay_s, lambda: real(group, number)).start()
-
-    monkeypatch.setattr(engine_process.os, "killpg", killpg)
-    return delay_s
+async def held_kill(monkeypatch: pytest.MonkeyPatch) -> HeldKill:
+    return HeldKill(monkeypatch)
 
 
 async def started(folder: Path) -> tuple[EngineProcess, int]:
@@ -70,7 +84,7 @@ async def started(folder: Path) -> tuple[EngineProcess, int]:
         f"import os, time, pathlib; pathlib.Path({str(pid_file)!r}).write_text(str(os.getpid()))"
     )
     # A child of the engine does not end with the guard by itself.
-    child = [sys.executable, "-c", f"{program}; time.sleep(60)"]
+    child = [sys.executable, "-c", f"{program}; time.sleep(600)"]
     engine = f"import subprocess, sys; subprocess.run({child!r})"
     command = EngineCommand(
         arguments=(sys.executable, "-c", engine),
@@ -79,26 +93,30 @@ async def started(folder: Path) -> tuple[EngineProcess, int]:
         control_socket=None,
     )
     process = await EngineProcess.start(command, folder / "e.log", folder / "run")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not pid_file.exists() or not pid_file.read_text():  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.02)  # sleep: the pause between two looks decides nothing
     return process, int(pid_file.read_text())
 
 
 async def test_stopping_waits_for_processes_that_the_guard_left(
-    tmp_path: Path, slow_kill: float
+    tmp_path: Path, held_kill: HeldKill
 ) -> None:
     process, child = await started(tmp_path)
     os.kill(process.pid, signal.SIGKILL)
-    began_s = time.monotonic()
-    await process.stop()
+    stopping = asyncio.create_task(process.stop())
+    await asyncio.wait_for(held_kill.is_sent.wait(), 60)
+    # sleep: a stop that does not wait has returned by then; on a slow machine less is seen
+    await asyncio.sleep(0.1)
+    assert not stopping.done()
+    held_kill.let_go()
+    await stopping
     assert not is_alive(child)
-    assert time.monotonic() - began_s >= slow_kill - 0.1
 
 
 async def test_a_process_that_outlives_sigkill_is_logged(
     tmp_path: Path,
-    slow_kill: float,
+    held_kill: HeldKill,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -108,4 +126,5 @@ async def test_a_process_that_outlives_sigkill_is_logged(
     os.kill(group, signal.SIGKILL)
     await process.stop()
     assert f"processes {child} of an engine" in caplog.text
-    assert await wait_group_ended(group, 10) == []
+    held_kill.let_go()
+    assert await wait_group_ended(group, 60) == []

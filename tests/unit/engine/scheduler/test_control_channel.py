@@ -52,7 +52,7 @@ def server(path: str) -> Iterator[ControlServer]:
 def exchange(path: str, *lines: bytes) -> list[dict[str, Any]]:
     """Send the lines over one connection and read one answer for each."""
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(5.0)
+        connection.settimeout(60.0)
         connection.connect(path)
         reader = connection.makefile("rb")
         answers = []
@@ -105,7 +105,7 @@ def test_a_bad_line_gets_an_error_and_the_connection_stays_open(
 def test_an_overlong_line_closes_only_its_own_connection(server: ControlServer, path: str) -> None:
     """64 KiB without a newline; other connections are served."""
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(5.0)
+        connection.settimeout(60.0)
         connection.connect(path)
         connection.sendall(b"x" * 65536)
         assert connection.recv(1) == b""
@@ -172,7 +172,7 @@ def test_no_thread_delays_the_end_of_the_engine(path: str) -> None:
     others = set(threading.enumerate())
     server = ControlServer(path, Controlled())
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(5.0)
+        connection.settimeout(60.0)
         connection.connect(path)
         connection.sendall(b'{"op":"state"}\n')
         assert connection.recv(4096)

@@ -89,12 +89,40 @@ def test_comments_pass_at_once_and_are_no_token() -> None:
     assert relay.feed(DELTA).data == CREATED + DELTA
 
 
-def test_every_event_of_a_chat_is_a_token() -> None:
+@pytest.mark.parametrize("content", [b'""', b"null"])
+def test_the_role_of_a_chat_is_no_token(content: bytes) -> None:
+    relay = EventRelay()
+    role = b'data: {"choices":[{"delta":{"role":"assistant","content":' + content + b"}}]}\n\n"
+    assert relay.feed(role) == NOTHING
+    assert not relay.has_tokens
+    call = b'data: {"choices":[{"delta":{"tool_calls":[{"index":0}]}}]}\n\n'
+    assert relay.feed(call).data == role + call
+    assert relay.has_tokens
+
+
+@pytest.mark.parametrize(
+    "delta",
+    [
+        b'{"role":"assistant","content":"a"}',
+        b'{"role":"assistant","tool_calls":[{"index":0}]}',
+        b'{"role":"assistant","content":null,"reasoning":"hm"}',
+        b'{"content":""}',
+        b'{"refusal":"no"}',
+    ],
+)
+def test_every_other_event_of_a_chat_is_a_token(delta: bytes) -> None:
     relay = EventRelay()
     assert relay.feed(b": keep-alive\n\n").is_comment
     assert not relay.has_tokens
-    assert not relay.feed(b'data: {"choices":[]}\n\n').is_comment
+    event = b'data: {"choices":[{"delta":' + delta + b"}]}\n\n"
+    assert relay.feed(event).data == event
     assert relay.has_tokens
+
+
+def test_a_role_with_the_end_of_its_answer_is_sent() -> None:
+    relay = EventRelay()
+    event = b'data: {"choices":[{"delta":{"role":"assistant"},"finish_reason":"stop"}]}\n\n'
+    assert relay.feed(event).data == event
 
 
 def test_events_before_the_first_token_are_not_held_without_a_limit() -> None:

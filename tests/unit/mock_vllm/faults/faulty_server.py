@@ -12,7 +12,8 @@ import httpx
 
 from paceline.mock_vllm import Fault, MockVllm, MockVllmSettings
 
-_SILENT_S = 2.0
+_HANG_S = 60.0
+_SILENT_S = 0.5
 SETTINGS = MockVllmSettings(model="m", tpot_ms=1, prefill_tokens_per_s=1e6, eos_every_tokens=0)
 
 
@@ -28,21 +29,27 @@ async def serving(*faults: Fault) -> AsyncIterator[httpx.AsyncClient]:
         yield http
 
 
-async def read_stream(http: httpx.AsyncClient, **body: Any) -> tuple[str, str]:
+async def read_stream(
+    http: httpx.AsyncClient, *, silent_after_tokens: int | None = None, **body: Any
+) -> tuple[str, str]:
     """Read a stream: return its text and how it ended: done, end, broken or silent.
 
-    `end` is a complete body without [DONE]; `silent` is 2 s without a part or an end.
+    `end` is a complete body without [DONE]; `silent` is 0.5 s without a part or an end after this
+    number of tokens. Only a stream that must be silent is given that number, because a slow machine
+    makes any other silent, too.
     """
     text = ""
     request = {**BODY, "stream": True, **body}
+    loop = asyncio.get_running_loop()
     try:
         async with (
-            asyncio.timeout(_SILENT_S) as limit,
+            asyncio.timeout(_SILENT_S if silent_after_tokens == 0 else _HANG_S) as limit,
             http.stream("POST", "/v1/completions", json=request) as answer,
         ):
             async for part in answer.aiter_text():
                 text += part
-                limit.reschedule(asyncio.get_running_loop().time() + _SILENT_S)
+                if silent_after_tokens is not None and len(token_ids(text)) >= silent_after_tokens:
+                    limit.reschedule(loop.time() + _SILENT_S)
     except TimeoutError:
         return text, "silent"
     except httpx.HTTPError:

@@ -36,7 +36,8 @@ async def test_a_stream_breaks_after_exactly_the_given_number_of_tokens(
 ) -> None:
     """Even after the last token: then the stream has no end."""
     async with serving(Fault(FaultKind(kind), after_tokens=num_tokens)) as http:
-        text, ended = await read_stream(http)
+        is_silent = ending == "silent"
+        text, ended = await read_stream(http, silent_after_tokens=num_tokens if is_silent else None)
         assert ended == ending
         assert token_ids(text) == list(expected_answer(encode_text("abc"), 20).ids[:num_tokens])
         assert "[DONE]" not in text
@@ -102,7 +103,7 @@ async def test_answers_that_are_not_streamed_break_too() -> None:
     for kind in ("tear", "reset", "half_close", "bad_chunking"):
         async with serving(Fault(FaultKind(kind))) as http:
             with pytest.raises(httpx.HTTPError):
-                await http.post("/v1/completions", json=BODY, timeout=0.5)
+                await http.post("/v1/completions", json=BODY)
     for kind in ("bad_json", "long_line"):
         async with serving(Fault(FaultKind(kind), size_bytes=100)) as http:
             answer = await http.post("/v1/completions", json=BODY)
@@ -111,9 +112,17 @@ async def test_answers_that_are_not_streamed_break_too() -> None:
 
 
 async def test_other_streams_continue_during_a_stall() -> None:
-    async with serving(Fault(FaultKind.STALL, after_tokens=4, request=1)) as http:
-        stalled, other = await asyncio.gather(read_stream(http), read_stream(http))
-        assert {stalled[1], other[1]} == {"silent", "done"}
+    async with (
+        serving(Fault(FaultKind.STALL, after_tokens=4, request=1)) as http,
+        http.stream("POST", "/v1/completions", json=BODY | {"stream": True}) as stalled,
+    ):
+        parts, text = stalled.aiter_text(), ""
+        while len(token_ids(text)) < 4:
+            text += await anext(parts)
+        assert (await read_stream(http))[1] == "done"
+        assert len(token_ids(text)) == 4
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(anext(parts), 0.1)  # limit: no part may come, whatever the time
 
 
 async def test_health_alone_can_fail() -> None:

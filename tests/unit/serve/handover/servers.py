@@ -63,9 +63,9 @@ def plan_for(
     content = {
         "engine": {"replicas": 0},
         "server": {
-            "port": ports[0], "admin_port": ports[1], "drain_timeout_s": 5, "lame_duck_s": 0.3
+            "port": ports[0], "admin_port": ports[1], "drain_timeout_s": 60, "lame_duck_s": 0.3
         },
-        "fleet": {"poll_period_s": 0.05, "poll_timeout_s": 0.5},
+        "fleet": {"poll_period_s": 0.05, "poll_timeout_s": 60},
         "replicas": [{"url": remote_url, "name": "far"}],
     }  # fmt: skip
     file.write_text(yaml.safe_dump(content))

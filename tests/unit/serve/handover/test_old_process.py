@@ -7,14 +7,17 @@ import os
 import signal
 import socket
 from pathlib import Path
+from types import SimpleNamespace
 
 import httpx
 import pytest
 
+from paceline.serve import run
 from paceline.serve.handover import handing_over, outgoing
 from paceline.serve.handover.connection import Connection
 from paceline.serve.handover.messages import (
     HandOverBroken,
+    Message,
     Offer,
     Owned,
     Released,
@@ -57,7 +60,7 @@ class NewProcess:
         if not is_prepared:
             await self.prepare()
         self.connection.send(Take(self._engines))
-        assert isinstance(await self.connection.receive(5), Released)
+        assert isinstance(await self.connection.receive(60), Released)
 
     def bind(self) -> bool:
         return self.address.acquire(*self._place)
@@ -127,16 +130,52 @@ def is_free(server: Server) -> bool:
         return address.acquire(server.gateway.host, server.gateway.port)
 
 
+class TestedLimit:
+    """The time limit on `Owned` passes when the test says so."""
+
+    __test__ = False
+
+    def __init__(self) -> None:
+        self._waiting: asyncio.Queue[asyncio.Event] = asyncio.Queue()
+
+    async def begins(self) -> asyncio.Event:
+        """Returns when the old process waits for `Owned`."""
+        return await asyncio.wait_for(self._waiting.get(), 60)
+
+    async def passes(self) -> None:
+        (await self.begins()).set()
+
+    def connection(self, connected: socket.socket) -> Connection:
+        waiting = self._waiting
+
+        class Limited(Connection):
+            async def receive(self, timeout_s: float | None = None) -> Message:
+                if timeout_s != handing_over.TIMEOUT_S:
+                    return await super().receive(timeout_s)
+                passed = asyncio.Event()
+                waiting.put_nowait(passed)
+                while True:
+                    try:
+                        return await super().receive(0.01)
+                    except TimeoutError:
+                        if passed.is_set():
+                            raise
+
+        return Limited(connected)
+
+
 async def test_a_process_that_hangs_before_it_owns_loses_the_engines(
     folder: Path, remote: FakeRemote, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """When it continues, it cannot bind the address. One that hangs after that is the owner."""
-    monkeypatch.setattr(handing_over, "TIMEOUT_S", 0.1)
+    limit = TestedLimit()
+    monkeypatch.setattr(handing_over, "Connection", limit.connection)
     async with serving(plan_for(folder / "a", remote.url)) as old:
         new = NewProcess(old)
         await new.take()
+        await limit.passes()
         with pytest.raises(HandOverBroken, match="it ended"):
-            await new.connection.receive(5)
+            await new.connection.receive(60)
         assert not new.bind()
         new.end()
         await assert_continues(old)
@@ -144,7 +183,8 @@ async def test_a_process_that_hangs_before_it_owns_loses_the_engines(
         new = NewProcess(old)
         await new.take()
         assert new.bind()
-        await asyncio.sleep(0.3)
+        await limit.passes()
+        await limit.begins()  # it waits once more
         assert not old.task.done()
         new.connection.send(Owned())
         await asyncio.wait_for(old.task, 60)
@@ -171,9 +211,13 @@ async def test_a_server_that_stops_after_released_ends_only_its_own_engines(
 
 @pytest.mark.parametrize("moment", ["lame duck", "drain", "ended"])
 async def test_a_server_that_gets_sigterm_after_the_offer_hands_over(
-    moment: str, folder: Path, remote: FakeRemote
+    moment: str, folder: Path, remote: FakeRemote, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While it serves on, while it completes its requests, and by its end."""
+    is_lame_duck_over = asyncio.Event()
+    if moment == "lame duck":
+        ended_by_test = {"sleep": lambda _: is_lame_duck_over.wait()}
+        monkeypatch.setattr(run, "asyncio", SimpleNamespace(**vars(asyncio) | ended_by_test))
     async with (
         serving(plan_for(folder / "a", remote.url)) as old,
         httpx.AsyncClient(base_url=old.gateway.url, timeout=60) as http,
@@ -199,6 +243,7 @@ async def test_a_server_that_gets_sigterm_after_the_offer_hands_over(
             await new.take(is_prepared=True)
             assert new.bind()
             new.connection.send(Owned())
+            is_lame_duck_over.set()
             if sending is not None:
                 sending.cancel()
             await asyncio.wait_for(old.task, 60)
@@ -223,6 +268,6 @@ async def test_a_process_that_hangs_before_take_is_named_and_given_up(
         new = NewProcess(old)
         await new.prepare()
         with pytest.raises(HandOverBroken, match="it ended"):
-            await new.connection.receive(5)
+            await new.connection.receive(60)
         await assert_continues(old)
         new.end()

@@ -7,10 +7,12 @@ import os
 import signal
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
+from paceline.engine.process.engine_process import EngineProcess
 from paceline.gateway.keys.record import KeysUnusable
 from paceline.gateway.settings import KeySettings
 from paceline.serve.handover.taking_over import TakeOver, TakeOverFailed
@@ -155,14 +157,23 @@ async def test_an_engine_that_was_restarted_since_the_offer_is_not_taken(
 
 
 async def test_a_server_whose_engine_restarts_after_a_crash_is_not_taken_over_from(
-    folder: Path, remote: FakeRemote
+    folder: Path, remote: FakeRemote, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both servers would start it: the old one again, and the new one, which was not offered it."""
+    may_start = asyncio.Event()
+    real_start = EngineProcess.start
+
+    async def start(*arguments: Any) -> EngineProcess:
+        await may_start.wait()
+        return await real_start(*arguments)
+
     async with serving(plan_for(folder / "a", remote.url)) as old:
+        monkeypatch.setattr(EngineProcess, "start", start)
         os.kill(pids(folder)[0][0], signal.SIGKILL)
         await until(lambda: old.states()["engine-0"] != "ready")
         with pytest.raises(TakeOverFailed, match=r"engine-0 is \w+; take over when it is ready"):
             await begin(old)
+        may_start.set()
         await until(lambda: old.states()["engine-0"] == "ready")
         (await begin(old)).close()
         assert len(pids(folder)) == 2

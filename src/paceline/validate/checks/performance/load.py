@@ -54,23 +54,22 @@ async def observe_load(deployment: Deployment) -> LoadResult:
 
 
 async def _run(deployment: Deployment) -> LoadResult:
-    tier, target = deployment.tier, deployment.target
-    client = StreamingClient(
-        target.session, target.addresses.url, target.addresses.api_key, timeout_s=_TIMEOUT_S
-    )
+    tier, target, clock = deployment.tier, deployment.target, time.perf_counter
+    addresses = target.addresses
+    client = StreamingClient(target.session, addresses.url, addresses.api_key, _TIMEOUT_S, clock)
     specs = _specs(deployment)
     warmup = islice(specs, _NUM_WARMUP * tier.concurrency)
     await run_closed_loop(
         client, warmup, tier.concurrency, _NUM_WARMUP * tier.longest_request_s,
-        time.perf_counter, _ignore,
+        clock, _ignore,
     )  # fmt: skip
     before = await _counters(deployment)
-    start_s = time.perf_counter()
+    start_s = clock()
     counted = islice(specs, tier.num_requests)
     records = await run_closed_loop(
-        client, counted, tier.concurrency, tier.longest_load_s, time.perf_counter, _ignore
+        client, counted, tier.concurrency, tier.longest_load_s, clock, _ignore
     )
-    seconds = time.perf_counter() - start_s
+    seconds = clock() - start_s
     is_whole = next(counted, None) is None
     return LoadResult(records, seconds, before, await _counters(deployment), is_whole)
 

@@ -113,7 +113,7 @@ def test_the_driver_listens_until_it_is_closed(tmp_path: Path) -> None:
     for _ in range(2):
         driver.listen(str(path))
         with socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(5.0)
+            connection.settimeout(60.0)
             connection.connect(str(path))
             connection.sendall(b'{"op": "state"}\n')
             answer = json.loads(connection.makefile("rb").readline())
