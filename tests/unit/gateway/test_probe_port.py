@@ -134,7 +134,8 @@ async def _probe_until_draining(probe: httpx.AsyncClient, data_port: int) -> tup
                 except ConnectionRefusedError:
                     ready, health = await probe.get("/ready"), await probe.get("/health")
                     return ready.status_code, health.status_code
-            await asyncio.sleep(0.002)  # there is no event to wait for
+            # sleep: the pause between two looks decides nothing
+            await asyncio.sleep(0.002)
 
 
 async def test_a_taken_port_is_named_with_its_setting() -> None:

@@ -192,6 +192,13 @@ ENTRIES = {
     "a key file that is a folder": ("[{url: 'http://a:1', key_file: .}]", "cannot be read"),
     "a key file that is empty": ("[{url: 'http://a:1', key_file: empty}]", "key is empty"),
     "a line end in a host": ('[{url: "http://10.0.0\\n.1:1"}]', "control characters"),
+    "a blank in a host": ("[{url: 'http://a b:1'}]", "url"),
+    "an empty label in a host": ("[{url: 'http://a..b:1'}]", "url"),
+    "port 0": ("[{url: 'http://h:0'}]", "url"),
+    "a host of 5,000 characters": (f"[{{url: 'http://{'a' * 5000}'}}]", "url"),
+    "a model id of 5,000 characters": (
+        f"[{{url: 'http://a:1', model: {'x' * 5000}}}]", "model",
+    ),
     "a line end in a model id": ('[{url: "http://a:1", model: "m\\r\\nx"}]', "control characters"),
 }  # fmt: skip
 

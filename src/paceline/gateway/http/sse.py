@@ -4,8 +4,8 @@ Passing whole events only means that a stream can be ended with an error event, 
 another replica, at any moment.
 
 A route may send events before the first token: vLLM sends `response.created` before it computes the
-prompt, and other servers the chunk with the role of a chat. They are held back until the first token, because a stream of which the client has received
-nothing can begin anew on another replica.
+prompt, and other servers the chunk with the role of a chat. They are held back until the first
+token, because a stream of which the client has received nothing can begin anew on another replica.
 """
 
 from __future__ import annotations

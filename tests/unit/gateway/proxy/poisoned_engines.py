@@ -81,7 +81,7 @@ class PoisonedEngine(FakeEngine):
             headers |= {"retry-after": "1"} if way in (429, 503) else {}
             return web.Response(status=way, body=self.body, headers=headers)
         if way == "hang":
-            await asyncio.sleep(30)
+            await asyncio.Event().wait()
         if way == "reset":
             assert request.transport is not None
             request.transport.abort()
