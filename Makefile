@@ -178,7 +178,7 @@ unit-proxy: $(DEV)
 	@$(GROUP) $@ nice $(BIN)/python -m pytest -q $(UNIT_PROXY)
 
 unit-gateway: $(DEV)
-	@$(GROUP) $@ nice $(BIN)/python -m pytest -q $(UNIT_GATEWAY) $(addprefix --ignore=,$(UNIT_PROXY) $(UNIT_FLEET))
+	@$(GROUP) $@ nice $(BIN)/python -m pytest -q tests/unit/gateway $(addprefix --ignore=,$(UNIT_PROXY) $(UNIT_FLEET))
 
 unit-fleet: $(DEV)
 	@$(GROUP) $@ nice $(BIN)/python -m pytest -q $(UNIT_FLEET)

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -136,7 +136,7 @@ def start_gateway(
             [
                 *(sys.executable, "-c", program or _PROGRAM.format(tasks=folder / "tasks")),
                 "serve",
-                *("--config", str(file), "--port", "0", "--admin-port", "0", *arguments),
+                *("--config", str(file), *_free_ports_but(arguments), *arguments),
             ],
             stdout=subprocess.PIPE,
             stderr=errors,
@@ -163,6 +163,12 @@ def start_gateway(
             except subprocess.TimeoutExpired:
                 process.kill()
         process.wait()
+
+
+def _free_ports_but(arguments: Sequence[str]) -> list[str]:
+    """Any free ports, except for those that the arguments give."""
+    options = (option for option in ("--port", "--admin-port") if option not in arguments)
+    return [text for option in options for text in (option, "0")]
 
 
 def _first_line(process: subprocess.Popen[str], within_s: float) -> str:

@@ -197,7 +197,7 @@ def test_a_start_after_ctrl_c_waits_for_the_requests_in_flight_and_can_be_ended_
             assert (old.process.poll(), new.process.poll()) == (None, None)
         finally:
             replica.resume()
-        assert is_complete(stream.result().text.splitlines())
+        assert is_complete(stream.result().text.split("\n"))
     assert old.wait_ended() == 0
     new.wait_serving()
 

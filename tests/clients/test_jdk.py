@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from jdk_program import find_jdk
+from polling import until
 
 from clients.conftest import Served
 from clients.relay import Relay, relay_to
 from clients.scripted_engine import MODEL, TEXT
-from clients.test_sessions import wait_until
 
 _SOURCE = Path(__file__).parent / "java" / "Ask.java"
 _WITHIN_S = 300.0
@@ -218,5 +218,5 @@ async def test_a_stream_that_the_client_closes_ends_at_the_engine(java: Java) ->
     left, after = await java.ask(endless, WHOLE)
     assert "Hello" in left.body
     assert text_of(after) == TEXT
-    await wait_until(lambda: java.served.engine.num_aborted == 1)
-    await wait_until(lambda: java.served.gateway.traffic.num_in_flight("r0") == 0)
+    await until(lambda: java.served.engine.num_aborted == 1)
+    await until(lambda: java.served.gateway.traffic.num_in_flight("r0") == 0)

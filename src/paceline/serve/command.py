@@ -168,6 +168,7 @@ def _serve(loaded: LoadedSettings, *, take_over: bool, only_checks: bool) -> int
     from paceline.gateway.capture.results import CaptureUnusable
     from paceline.gateway.http.listening import HostUnknown
     from paceline.gateway.keys.record import KeysUnusable
+    from paceline.gateway.leaving_notice import notices_about, ports_of
     from paceline.gateway.preparation import check_ports
     from paceline.gateway.process import start_logging
     from paceline.serve.handover.taking_over import TakeOver, TakeOverFailed
@@ -213,7 +214,8 @@ def _serve(loaded: LoadedSettings, *, take_over: bool, only_checks: bool) -> int
         if only_checks:
             results = check(has_running_engines=take_over)
             click.echo(render_report(results))
-            if not take_over:  # the ports are those of the running server
+            # A running server keeps its ports until then, and one that is leaving frees them.
+            if not take_over and not notices_about(ports_of(plan.gateway)):
                 check_ports(plan.gateway)
             return 1 if refusals(results) or not results else 0
         if take_over:

@@ -95,7 +95,10 @@ def test_wrong_usage_exits_with_2_and_a_reason(
     ("content", "message"),
     [
         ("server: {port: 8000}", "there is nothing to serve; set engine.replicas (--replicas)"),
-        ("replicas: [{url: 'http://a:1/v1'}]", "replicas.0: url is 'http://a:1/v1'; leave out"),
+        (
+            "replicas: [{url: 'http://a:1/v1'}]",
+            "replicas.0: url is 'http://a:1' and more; leave out",
+        ),
         ("replicas: [{dns: 'a:1'}, {model: m}]", "replicas.1: give either url"),
         ("replicas: [{dns: 'a:1', key_file: none.key}]", "key_file none.key cannot be read: No su"),
         ("replicas: [{dns: 'a:1', key_file: two.key}]", "key is empty or contains spaces"),

@@ -19,7 +19,7 @@ def test_the_commands_send_a_key_where_one_is_required(
     monkeypatch.setenv("FORCE_COLOR", "1")  # makes rich write as if to a terminal
     path = Path("keys") if has_keys else None
     fleet = SimpleNamespace(replicas=lambda: [Replica("r0", "/r0.sock", "tiny", "ready")])
-    gateway = RunningGateway("127.0.0.1", 81, "127.0.0.1", 82, None, fleet, *[None] * 7)  # type: ignore[arg-type]
+    gateway = RunningGateway("127.0.0.1", 81, "127.0.0.1", 82, None, None, fleet, *[None] * 8)  # type: ignore[arg-type]
     TerminalOutput("tiny", KeySettings(file=path, admin_key_file=path)).ready(gateway)
     output = capsys.readouterr().out
     key = '-H "Authorization: Bearer $PACELINE_KEY" ' if has_keys else ""

@@ -47,7 +47,7 @@ class EventParser:
     >>> parser.feed(b'id: 7\\r\\nevent: delta\\r\\ndata:{"a":\\r\\n')
     []
     >>> parser.feed(b'data:1}\\r\\n\\r\\n')
-    [Event(raw=b'event: delta\\ndata: {"a": 1}\\n\\n', data=b'{"a": 1}', name=b'delta')]
+    [Event(raw=b'event: delta\\ndata: {"a": 1}\\n\\n', data=b'{"a":\\n1}', name=b'delta')]
     """
 
     __slots__ = ("_held", "_max_event_bytes")

@@ -125,8 +125,8 @@ class Fault:
             raise ValueError(f"share must be above 0 and at most 1, got {self.share}.")
         if self.rate is not None and not 0 <= self.rate <= 1:
             raise ValueError(f"rate must be in [0, 1], got {self.rate}.")
-        if not 400 <= self.status <= 599:
-            raise ValueError(f"status must be in 400 to 599, got {self.status}.")
+        if not 201 <= self.status <= 599:
+            raise ValueError(f"status must be in 201 to 599, got {self.status}.")
         if self.factor <= 0:
             raise ValueError(f"factor must be positive, got {self.factor}.")
         for name in ("request", "every", "times"):

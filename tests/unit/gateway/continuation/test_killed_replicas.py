@@ -178,10 +178,10 @@ async def test_a_continuation_keeps_the_limit_on_drafts(
     bodies: list[dict[str, Any]] = []
     post = Upstreams.post
 
-    async def recording(self: Upstreams, replica: Any, path: str, body: bytes, name: str) -> Any:
+    async def recording(self: Upstreams, replica: Any, path: str, body: bytes, *others: Any) -> Any:
         if path != "/detokenize":
             bodies.append(json.loads(body))
-        return await post(self, replica, path, body, name)
+        return await post(self, replica, path, body, *others)
 
     monkeypatch.setattr(Upstreams, "post", recording)
     body = {**CHAT, "max_tokens": 40, "temperature": 0, "speculation": {"max_draft_length": 1}}

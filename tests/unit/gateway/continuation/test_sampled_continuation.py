@@ -156,10 +156,10 @@ async def test_every_parameter_reaches_the_replicas_that_continue(
     bodies: list[dict[str, Any]] = []
     post = Upstreams.post
 
-    async def recording(self: Upstreams, replica: Any, path: str, body: bytes, name: str) -> Any:
+    async def recording(self: Upstreams, replica: Any, path: str, body: bytes, *others: Any) -> Any:
         if path != "/detokenize":
             bodies.append(json.loads(body))
-        return await post(self, replica, path, body, name)
+        return await post(self, replica, path, body, *others)
 
     monkeypatch.setattr(Upstreams, "post", recording)
     fields = {
