@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ import httpx
 import psutil
 import yaml
 from polling import wait_until
+from serve_options import free_ports_but
 
 HTTP = httpx.Client(timeout=60, trust_env=False, limits=httpx.Limits(max_keepalive_connections=0))
 """Shared by all queries of the tests: creating a client takes 30 ms."""
@@ -136,7 +137,7 @@ def start_gateway(
             [
                 *(sys.executable, "-c", program or _PROGRAM.format(tasks=folder / "tasks")),
                 "serve",
-                *("--config", str(file), *_free_ports_but(arguments), *arguments),
+                *("--config", str(file), *free_ports_but(arguments), *arguments),
             ],
             stdout=subprocess.PIPE,
             stderr=errors,
@@ -163,12 +164,6 @@ def start_gateway(
             except subprocess.TimeoutExpired:
                 process.kill()
         process.wait()
-
-
-def _free_ports_but(arguments: Sequence[str]) -> list[str]:
-    """Any free ports, except for those that the arguments give."""
-    options = (option for option in ("--port", "--admin-port") if option not in arguments)
-    return [text for option in options for text in (option, "0")]
 
 
 def _first_line(process: subprocess.Popen[str], within_s: float) -> str:

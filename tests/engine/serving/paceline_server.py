@@ -17,6 +17,7 @@ import httpx
 import yaml
 from chaos.engines import is_alive, processes_below
 from click.testing import CliRunner
+from serve_options import free_ports_but
 
 from paceline.cli import main
 
@@ -71,7 +72,7 @@ def start(folder: Path, *arguments: str) -> Server:
         process = subprocess.Popen(
             [
                 *(sys.executable, "-c", "from paceline.cli import main; main()"),
-                *("serve", "--port", "0", "--admin-port", "0", *arguments),
+                *("serve", *free_ports_but(arguments), *arguments),
             ],
             stdout=subprocess.PIPE,
             stderr=stderr,
