@@ -75,6 +75,8 @@ class EventParser:
                 return []
             data = bytes(held)
             held.clear()
+        elif _is_one_plain_event(data):  # as nearly always
+            return [Event(data, data[6:-2])]
         blocks = _EVENT_END.split(data) if b"\r" in data else data.split(b"\n\n")
         if rest := blocks.pop():
             held += rest
@@ -91,6 +93,11 @@ class EventParser:
     def _check_length(self) -> None:
         if len(self._held) > self._max_event_bytes:
             raise ValueError(f"an event is longer than {self._max_event_bytes} bytes")
+
+
+def _is_one_plain_event(data: bytes) -> bool:
+    is_framed = data[:7] == b"data: {" and data[-3:] == b"}\n\n"
+    return is_framed and data.find(b"\n") == len(data) - 2 and b"\r" not in data
 
 
 def _parse(block: bytes) -> Event | None:

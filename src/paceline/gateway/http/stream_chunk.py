@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
+_ABSENT = msgspec.Raw()
 _NO_ERROR = (b"", b"null", b"{}", b'""', b"false")
 
 
@@ -40,22 +41,24 @@ class Chunk(msgspec.Struct):
     model: str | None = None
     choices: list[Choice] | None = None
     prompt_token_ids: list[int] | None = None
-    usage: msgspec.Raw = msgspec.Raw()
+    usage: msgspec.Raw = _ABSENT
     object: str | None = None
     type: str | None = None
-    error: msgspec.Raw = msgspec.Raw()
-    message: msgspec.Raw = msgspec.Raw()
-    detail: msgspec.Raw = msgspec.Raw()
+    error: msgspec.Raw = _ABSENT
+    message: msgspec.Raw = _ABSENT
+    detail: msgspec.Raw = _ABSENT
     is_known: bool = True
     """The fields have the types of this table."""
 
     @property
     def is_error(self) -> bool:
         """Whether the event is an error, in one of the forms that servers use."""
-        if bytes(self.error) not in _NO_ERROR or "error" in (self.object, self.type):
+        if self.error is not _ABSENT and bytes(self.error) not in _NO_ERROR:
+            return True
+        if self.object == "error" or self.type == "error":
             return True
         has_contents = self.choices is not None or self.type is not None or self.has_usage
-        return not has_contents and bool(bytes(self.message) or bytes(self.detail))
+        return not has_contents and (self.message is not _ABSENT or self.detail is not _ABSENT)
 
     @property
     def is_role(self) -> bool:
@@ -71,7 +74,7 @@ class Chunk(msgspec.Struct):
 
     @property
     def has_usage(self) -> bool:
-        return bytes(self.usage) not in (b"", b"null")
+        return self.usage is not _ABSENT and bytes(self.usage) != b"null"
 
     @property
     def is_usage(self) -> bool:

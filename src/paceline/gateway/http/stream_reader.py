@@ -123,8 +123,8 @@ class StreamReader:
         if data == _DONE:
             return self._read_done()
         chunk = read_chunk(data)
-        name = event.name.decode("utf-8", "replace") or chunk.type or ""
-        if chunk.is_error or name in self._names.error:
+        name = event.name.decode("utf-8", "replace") if event.name else chunk.type or ""
+        if chunk.is_error or (name and name in self._names.error):
             self.error = data
             return None
         for choice in chunk.choices or ():
@@ -137,7 +137,8 @@ class StreamReader:
                 choice.finish_reason = None  # some servers send "" until the end
         if chunk.has_usage or name:  # named events hold it inside
             self.usage = usage_in(data) or self.usage
-        self.saw_done = name in self._names.end
+        if name:
+            self.saw_done = name in self._names.end
         return StreamEvent(event.raw, chunk, name=name)
 
     def _read_done(self) -> StreamEvent | None:
