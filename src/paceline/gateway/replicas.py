@@ -90,11 +90,10 @@ class Replica:
         return None if self.num_restarts is None else self.num_restarts - self.num_planned_restarts
 
     @property
-    def may_end_early(self) -> bool:
-        """Whether the mark of the end may follow an incomplete answer, without a finish_reason.
-        llama-cpp-python ends a stream so when another request interrupts it. vLLM gives the reason
-        "abort" instead, and TGI gives none after a complete tool call."""
-        return self.dialect == "llamacpp-python"
+    def gives_reason(self) -> bool:
+        """Whether every complete stream has a finish_reason. TGI gives none after a complete tool
+        call."""
+        return self.dialect != "tgi"
 
     @property
     def is_unix(self) -> bool:

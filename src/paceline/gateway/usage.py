@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-MARK = b'"usage":'
-_OBJECT = re.compile(rb'"usage":\s?\{')
-_PROMPT = re.compile(rb'"(?:prompt|input)_tokens":\s?(\d{1,15})')
-_OUTPUT = re.compile(rb'"(?:completion|output)_tokens":\s?(\d{1,15})')
-_CACHED = re.compile(rb'"cached_tokens":\s?(\d{1,15})')
+MARK = b'"usage"'
+_OBJECT = re.compile(rb'"usage"\s*:\s*\{')
+_PROMPT = re.compile(rb'"(?:prompt|input)_tokens"\s*:\s*(\d{1,15})')
+_OUTPUT = re.compile(rb'"(?:completion|output)_tokens"\s*:\s*(\d{1,15})')
+_CACHED = re.compile(rb'"cached_tokens"\s*:\s*(\d{1,15})')
 _MAX_OBJECT_BYTES = 1024
 """Usage objects have at most a few hundred bytes."""
 

@@ -120,7 +120,10 @@ class FakeEngine:
             await response.write(_event(_chunk("x" * 10_000, is_chat)))
             self.num_flooded += 1
         for index, token in enumerate(self.tokens):
-            event = _event(_chunk(token, is_chat))
+            chunk = _chunk(token, is_chat)
+            if index == len(self.tokens) - 1:
+                chunk["choices"][0]["finish_reason"] = "stop"
+            event = _event(chunk)
             if index == 1 and self.mode == "stall":
                 await asyncio.Event().wait()
             if index == 1 and self.mode == "die":

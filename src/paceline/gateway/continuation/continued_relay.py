@@ -103,6 +103,10 @@ class ContinuedRelay(ReaderRelay):
 
     def _add(self, choice: Choice, part: _Part, usage: Usage | None) -> None:
         ids = choice.token_ids or []
+        try:
+            array("I", ids)
+        except OverflowError:
+            raise ValueError("an event has ids that are no tokens") from None
         if choice.token_ids is None and choice.text:
             if self._shows_ids:
                 raise ValueError("the replica does not report the token ids that the client reads")

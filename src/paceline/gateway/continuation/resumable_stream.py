@@ -163,7 +163,7 @@ async def _text_of(ask: AskReplica, model: str, ids: Sequence[int]) -> str:
         raise DetokeniseFailed(f"/detokenize answered {status}")
     try:
         text = msgspec.json.decode(answer)["prompt"] if status == 200 else None
-    except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError, TypeError):
         text = None
     if not isinstance(text, str):
         raise CannotContinue(f"the replica does not detokenise (status {status})")

@@ -52,6 +52,7 @@ class TrackedRelay(ReaderRelay):
     def feed(self, data: bytes) -> AnswerPart:
         """The events that may be sent to the client now; possibly none."""
         sent, comments = self._before_first, []
+        had_tokens = self.has_tokens
         for event in self._reader.read(data):
             if event.is_comment:
                 comments.append(event.raw)
@@ -62,8 +63,9 @@ class TrackedRelay(ReaderRelay):
                 if not self._shows_ids and b"token_ids" in raw:
                     raw = _without_ids(raw)
             sent.append(raw)
+            if not had_tokens:
+                self._hold(raw)
         if not sent or not self.has_tokens:
-            self._hold(sum(map(len, sent)) - self._num_held_bytes)
             return AnswerPart(b"".join(comments), is_comment=True) if comments else NOTHING
         self._before_first, self._num_held_bytes = [], 0
         return AnswerPart(b"".join(comments + sent), self._tokens.take(), usage=self._reader.usage)

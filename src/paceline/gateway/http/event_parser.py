@@ -33,11 +33,16 @@ class Event(NamedTuple):
     """One event, or comments."""
 
     raw: bytes
-    """In the form above; comment lines and a blank line."""
+    """In the form above; for comments an empty one, `:` and a blank line."""
     data: bytes | None
     """The data of the event; None for comments."""
     name: bytes = b""
     """Of the `event:` line; empty without one."""
+
+
+COMMENT = Event(b":\n\n", None)
+"""What is left of comments, which say that a stream is alive: a proxy may write anything into
+them."""
 
 
 class EventParser:
@@ -62,25 +67,24 @@ class EventParser:
         return len(self._held)
 
     def feed(self, data: bytes) -> list[Event]:
-        """The events that are whole now. ValueError when one is longer than allowed.
+        """The events that are whole now. ValueError when one before is longer than allowed.
 
         Takes time linear in the bytes of the stream, however they are cut.
         """
         held = self._held
         if held:
+            if len(held) > self._max_event_bytes:
+                raise ValueError(f"an event is longer than {self._max_event_bytes} bytes")
             num_searched = max(0, len(held) - _MAX_END_BYTES)
             held += data
             if _EVENT_END.search(held, num_searched) is None:
-                self._check_length()
                 return []
             data = bytes(held)
             held.clear()
         elif _is_one_plain_event(data):  # as nearly always
             return [Event(data, data[6:-2])]
         blocks = _EVENT_END.split(data) if b"\r" in data else data.split(b"\n\n")
-        if rest := blocks.pop():
-            held += rest
-            self._check_length()
+        held += blocks.pop()
         return [event for block in blocks if (event := _parse(block)) is not None]
 
     def end(self) -> list[Event]:
@@ -89,10 +93,6 @@ class EventParser:
         self._held.clear()
         event = _parse(block)
         return [] if event is None else [event]
-
-    def _check_length(self) -> None:
-        if len(self._held) > self._max_event_bytes:
-            raise ValueError(f"an event is longer than {self._max_event_bytes} bytes")
 
 
 def _is_one_plain_event(data: bytes) -> bool:
@@ -103,8 +103,9 @@ def _is_one_plain_event(data: bytes) -> bool:
 def _parse(block: bytes) -> Event | None:
     """The event of these lines; None when it has neither data nor comments."""
     if block.startswith(b"data: ") and b"\n" not in block and b"\r" not in block:
-        return Event(block + b"\n\n", block[6:].strip())
-    name, data, comments = b"", [], []
+        text = block[6:].strip()
+        return Event(block + b"\n\n", text) if text else None
+    name, data, has_comment = b"", [], False
     for line in _LINE_END.split(block.removeprefix(_MARK)):
         field, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
@@ -115,9 +116,9 @@ def _parse(block: bytes) -> Event | None:
         elif field == b"error":  # llama.cpp's server until 2025: `error: {…}`
             name, data = b"error", [value]
         elif not field and line:
-            comments.append(line)
+            has_comment = True
     text = b"\n".join(data).strip()
     if text:
         title = b"event: " + name + b"\n" if name not in (b"", b"message") else b""
         return Event(title + b"data: " + text.replace(b"\n", b" ") + b"\n\n", text, name)
-    return Event(b"\n".join(comments) + b"\n\n", None) if comments else None
+    return COMMENT if has_comment else None

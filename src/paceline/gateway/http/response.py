@@ -122,4 +122,4 @@ class ClientResponse:
     def _commit(self, part: AnswerPart) -> None:
         self.delivered.commit(part)
         if self._names_events:
-            self._num_events += part.data.count(b"\n\n")
+            self._num_events += part.data.count(b"}\n\n")  # each is JSON, and comments are not

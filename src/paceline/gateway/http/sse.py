@@ -3,9 +3,9 @@
 Passing whole events only means that a stream can be ended with an error event, or continued by
 another replica, at any moment.
 
-A route may send events before the first token: vLLM sends `response.created` before it computes the
-prompt, and other servers the chunk with the role of a chat. They are held back until the first
-token, because a stream of which the client has received nothing can begin anew on another replica.
+Servers send events before the first token: vLLM `response.created`, before it computes the prompt,
+others the role of a chat or the results of a filter. They are held back until the first token,
+because a stream of which the client has received nothing can begin anew on another replica.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class Relay(Protocol):
         """Take bytes from the engine and return the part of the answer that can be sent now.
 
         Without data, the engine's bytes are over. The part has whole events or nothing, or comments
-        alone. Every part must be sent, in order, or the stream be ended. ValueError when the bytes
-        are no stream of this API.
+        alone. Every part must be sent, in order, or the stream be ended. ValueError when the events
+        are none that this relay can pass on.
         """
         ...
 
@@ -49,6 +49,16 @@ class Relay(Protocol):
         ...
 
     @property
+    def fault(self) -> str | None:
+        """Why what follows is no stream of this API; None while it is one."""
+        ...
+
+    @property
+    def lacks_usage(self) -> bool:
+        """The client asked for the usage, and `closing_part` cannot have it."""
+        ...
+
+    @property
     def has_tokens(self) -> bool:
         """The engine has sent the first token, or the end of an answer without any."""
         ...
@@ -57,6 +67,13 @@ class Relay(Protocol):
     def num_held_bytes(self) -> int:
         """Bytes that the relay keeps."""
         ...
+
+
+_HELD_EVENT_BYTES = 64
+"""What Python needs for an event beside its bytes."""
+_MAX_EVENTS_BEFORE_TOKENS = 64
+"""Then a stream has begun: it may have its tokens in fields that are not known here. A chat has a
+role for each choice, of which there are 8 at most by default."""
 
 
 class ReaderRelay:
@@ -81,11 +98,19 @@ class ReaderRelay:
         return self._reader.error
 
     @property
+    def fault(self) -> str | None:
+        return self._reader.fault
+
+    @property
+    def lacks_usage(self) -> bool:
+        return False
+
+    @property
     def num_held_bytes(self) -> int:
         return self._num_held_bytes + self._reader.num_held_bytes
 
-    def _hold(self, num_bytes: int) -> None:
-        self._num_held_bytes += num_bytes
+    def _hold(self, event: bytes) -> None:
+        self._num_held_bytes += len(event) + _HELD_EVENT_BYTES
         if self._num_held_bytes > self._max_held_bytes:
             raise ValueError(f"more than {self._max_held_bytes} bytes came before the first token")
 
@@ -99,11 +124,12 @@ class EventRelay(ReaderRelay):
         *,
         num_choices: int = 1,
         hides_usage: bool = False,
-        needs_reason: bool = False,
+        shows_usage: bool = False,
+        needs_reason: bool = True,
         max_event_bytes: int = MAX_EVENT_BYTES,
     ) -> None:
         """See `StreamReader`. `hides_usage` removes the event with the usage, which the client did
-        not ask for."""
+        not ask for; with `shows_usage` it did."""
         super().__init__(
             StreamReader(
                 names,
@@ -114,7 +140,8 @@ class EventRelay(ReaderRelay):
             max_event_bytes,
         )
         self._hides_usage = hides_usage
-        self._before_tokens = names.before_tokens
+        self._shows_usage = shows_usage
+        self._names = names
         self._held: list[bytes] = []
         """Events before the first token."""
         self.has_tokens = False
@@ -140,16 +167,26 @@ class EventRelay(ReaderRelay):
         """See `Relay`."""
         return AnswerPart(DONE, usage=self._reader.usage)
 
+    @property
+    def lacks_usage(self) -> bool:
+        return self._shows_usage and self._reader.usage is None
+
     def _is_hidden(self, event: StreamEvent) -> bool:
         return self._hides_usage and event.chunk is not None and event.chunk.is_usage
 
     def _is_held(self, event: StreamEvent) -> bool:
         if self.has_tokens:
             return False
-        is_role = event.chunk is not None and event.chunk.is_role
-        if not is_role and event.name not in self._before_tokens:
+        if self._has_token(event) or len(self._held) == _MAX_EVENTS_BEFORE_TOKENS:
             self.has_tokens = True
             return False
         self._held.append(event.raw)
-        self._hold(len(event.raw))
+        self._hold(event.raw)
         return True
+
+    def _has_token(self, event: StreamEvent) -> bool:
+        if event.chunk is None:
+            return True  # the end
+        if self._names.end:
+            return event.name not in self._names.before_tokens
+        return event.chunk.has_token

@@ -8,17 +8,28 @@ from __future__ import annotations
 import msgspec
 
 _ABSENT = msgspec.Raw()
-_NO_ERROR = (b"", b"null", b"{}", b'""', b"false")
+_NO_ERROR = (b"null", b"{}", b"{ }", b'""', b"false")
+
+
+def is_error(error: msgspec.Raw) -> bool:
+    """Whether the field `error` of an answer has one."""
+    return bytes(error) not in (b"", *_NO_ERROR)
 
 
 class ChatDelta(msgspec.Struct):
     """The delta of a chat chunk."""
 
-    role: str | None = None
     content: str | None = None
     reasoning: str | None = None
     reasoning_content: str | None = None
     tool_calls: list[msgspec.Raw] | None = None
+    function_call: msgspec.Raw = _ABSENT
+    refusal: str | None = None
+
+    @property
+    def has_token(self) -> bool:
+        texts = self.content or self.reasoning or self.reasoning_content or self.refusal
+        return bool(texts or self.tool_calls) or bytes(self.function_call) not in (b"", b"null")
 
 
 class Choice(msgspec.Struct):
@@ -47,29 +58,31 @@ class Chunk(msgspec.Struct):
     error: msgspec.Raw = _ABSENT
     message: msgspec.Raw = _ABSENT
     detail: msgspec.Raw = _ABSENT
+    status: msgspec.Raw = _ABSENT
     is_known: bool = True
     """The fields have the types of this table."""
 
     @property
     def is_error(self) -> bool:
-        """Whether the event is an error, in one of the forms that servers use."""
-        if self.error is not _ABSENT and bytes(self.error) not in _NO_ERROR:
+        """Whether the event says that it is an error."""
+        if self.error is not _ABSENT and is_error(self.error):
             return True
-        if self.object == "error" or self.type == "error":
-            return True
-        has_contents = self.choices is not None or self.type is not None or self.has_usage
-        return not has_contents and (self.message is not _ABSENT or self.detail is not _ABSENT)
+        return self.object == "error" or self.type == "error"
 
     @property
-    def is_role(self) -> bool:
-        """Whether it only opens the messages of a chat: the role, and no content yet."""
-        choices = self.choices or []
-        return bool(choices) and all(
-            choice.delta is not None
-            and choice.delta.role is not None
-            and not (choice.delta.content or choice.delta.tool_calls or choice.finish_reason)
-            and not (choice.delta.reasoning or choice.delta.reasoning_content)
-            for choice in choices
+    def explains(self) -> bool:
+        """Whether an event without contents has what errors have."""
+        fields = (self.message, self.detail, self.status)
+        return any(field is not _ABSENT for field in fields)
+
+    @property
+    def has_token(self) -> bool:
+        """Whether it has part of the answer, or its end: not only a role, or nothing."""
+        return any(
+            choice.finish_reason
+            or choice.text
+            or (choice.delta is not None and choice.delta.has_token)
+            for choice in self.choices or ()
         )
 
     @property
@@ -86,13 +99,15 @@ _decode = msgspec.json.Decoder(Chunk).decode
 
 
 def read_chunk(data: bytes) -> Chunk:
-    """The chunk in the data of one event. ValueError unless it is a JSON object.
+    """The chunk in the data of one event. ValueError unless it is a JSON object in UTF-8.
 
     A chunk whose fields have other types than here is read as far as its errors go.
     """
     try:
+        if not data.isascii():
+            data.decode()  # strings that are skipped are not checked
         return _decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass
     try:
         fields = msgspec.json.decode(data)
@@ -100,9 +115,11 @@ def read_chunk(data: bytes) -> Chunk:
         raise ValueError("an event is no JSON") from None
     if not isinstance(fields, dict):
         raise ValueError("an event is no JSON object")
-    kind, error = fields.get("object"), fields.get("error")
-    return Chunk(
-        object=kind if isinstance(kind, str) else None,
-        error=msgspec.Raw(msgspec.json.encode(error)),
-        is_known=False,
-    )
+    names = {"usage", "error", "message", "detail", "status"}
+    chunk = Chunk(choices=[] if "choices" in fields else None, is_known=False)
+    for name in fields.keys() & names:
+        setattr(chunk, name, msgspec.Raw(msgspec.json.encode(fields[name])))
+    for name in ("object", "type"):
+        if isinstance(fields.get(name), str):
+            setattr(chunk, name, fields[name])
+    return chunk

@@ -18,7 +18,6 @@ _DONE = b"[DONE]"
 ABORTED = b'{"error":{"message":"the engine ended","code":503}}'
 """vLLM's engine core gives the reason `abort` to all its requests when it shuts down: the answer is
 incomplete."""
-UNFINISHED = b'{"error":{"message":"the stream ended without a finish_reason","code":503}}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +53,8 @@ class StreamReader:
     """Reads one stream."""
 
     __slots__ = (
-        "_finished", "_names", "_needs_reason", "_num_choices", "_parser", "error", "saw_done",
-        "usage",
+        "_begun", "_finished", "_names", "_needs_reason", "_num_choices", "_parser", "error",
+        "fault", "saw_done", "usage",
     )  # fmt: skip
 
     def __init__(
@@ -63,23 +62,28 @@ class StreamReader:
         names: EventNames = UNNAMED,
         *,
         num_choices: int = 1,
-        needs_reason: bool = False,
+        needs_reason: bool = True,
         max_event_bytes: int = MAX_EVENT_BYTES,
     ) -> None:
         """The answer has `num_choices`.
 
-        With `needs_reason`, a stream that ends without a `finish_reason` was cut short, and its end
-        is an error: llama-cpp-python ends a stream so when another request interrupts it.
+        A stream was cut short if its end comes before any choice, or while one that has begun has
+        no `finish_reason`, and that is an error: llama-cpp-python ends a stream so when another
+        request interrupts it. Without `needs_reason`, one that has begun is enough: TGI gives no
+        reason after a tool call.
         """
         self._parser = EventParser(max_event_bytes)
         self._names = names
         self._num_choices = num_choices
         self._needs_reason = needs_reason
         self._finished: set[int] = set()
+        self._begun: set[int] = set()
         self.saw_done = False
         """The event that ends a complete stream was read."""
         self.error: bytes | None = None
         """The JSON of the engine's error event; None when there was none."""
+        self.fault: str | None = None
+        """Why what follows is no stream of this API; None while it is one."""
         self.usage: Usage | None = None
         """The last usage read; None when there was none."""
 
@@ -97,23 +101,22 @@ class StreamReader:
         """The events that are whole now; without data, the stream has ended, and its last event may
         lack the blank line.
 
-        ValueError when the bytes are no stream of this API: an event that is no JSON object, or one
-        that is too long. An event that is cut at the end of the stream is none.
+        An event that is no JSON object, or one that is too long, is a `fault`. An event that is cut
+        at the end of the stream is none.
         """
-        if self.saw_done or self.error is not None:
-            return []
-        events, read = self._parser.feed(data) if data else self._parser.end(), []
-        for event in events:
-            try:
+        read: list[StreamEvent] = []
+        try:
+            if self.saw_done or self.error is not None or self.fault is not None:
+                return read
+            for event in self._parser.feed(data) if data else self._parser.end():
                 stream_event = self._read(event)
-            except ValueError:
-                if data:
-                    raise
-                break
-            if stream_event is not None:
-                read.append(stream_event)
-            if self.saw_done or self.error is not None:
-                break
+                if stream_event is not None:
+                    read.append(stream_event)
+                if self.saw_done or self.error is not None or self.fault is not None:
+                    break
+        except ValueError as error:
+            if data:
+                self.fault = str(error)
         return read
 
     def _read(self, event: Event) -> StreamEvent | None:
@@ -127,25 +130,37 @@ class StreamReader:
         if chunk.is_error or (name and name in self._names.error):
             self.error = data
             return None
+        if not self._has_contents(chunk, name):
+            # Not of this API: the client must not read what a server or a proxy says there.
+            self.error = data if chunk.explains else None
+            return None
         for choice in chunk.choices or ():
-            if choice.finish_reason == "abort":
+            self._begun.add(choice.index)
+            if choice.finish_reason in ("abort", "error"):
                 self.error = ABORTED
                 return None
             if choice.finish_reason:
                 self._finished.add(choice.index)
             else:
                 choice.finish_reason = None  # some servers send "" until the end
-        if chunk.has_usage or name:  # named events hold it inside
+        if chunk.has_usage:
+            self.usage = usage_in(b'"usage":' + bytes(chunk.usage)) or self.usage
+        elif name:  # inside
             self.usage = usage_in(data) or self.usage
         if name:
             self.saw_done = name in self._names.end
         return StreamEvent(event.raw, chunk, name=name)
 
+    def _has_contents(self, chunk: Chunk, name: str) -> bool:
+        if self._names.end:
+            return name.startswith("response.")
+        return chunk.choices is not None or chunk.has_usage
+
     def _read_done(self) -> StreamEvent | None:
         if self._names.end:
             return None  # of a proxy, on a route that ends otherwise
-        if self._needs_reason and not self._finished:
-            self.error = UNFINISHED
+        if not self._begun or (self._needs_reason and self._begun != self._finished):
+            self.fault = "the stream ended before its answer was complete"
             return None
         self.saw_done = True
         return StreamEvent(DONE, None)

@@ -6,10 +6,17 @@ a JSON object with the route's own content; nothing else reaches a client.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
+
+from paceline.gateway.http.stream_chunk import is_error
+from paceline.gateway.http.stream_reader import ABORTED
 
 
 class _Choice(msgspec.Struct):
+    message: dict[str, msgspec.Raw] | None = None
+    text: str | None = None
     finish_reason: str | None = None
 
 
@@ -18,13 +25,26 @@ class _Answer(msgspec.Struct):
 
     error: msgspec.Raw = msgspec.Raw()
     object: str | None = None
+    status: msgspec.Raw = msgspec.Raw()
+
+
+class _Choices(_Answer):
     choices: list[_Choice] | None = None
+
+
+class _Data(_Answer):
     data: list[msgspec.Raw] | None = None
+
+
+class _Output(_Answer):
     output: list[msgspec.Raw] | None = None
 
 
-_decode = msgspec.json.Decoder(_Answer).decode
-_NO_ERROR = (b"", b"null", b"{}", b'""', b"false")
+_DECODERS: Mapping[str, msgspec.json.Decoder[_Choices | _Data | _Output]] = {
+    "choices": msgspec.json.Decoder(type=_Choices),
+    "data": msgspec.json.Decoder(type=_Data),
+    "output": msgspec.json.Decoder(type=_Output),
+}
 
 
 def error_in(body: bytes, content: str) -> bytes | None:
@@ -34,16 +54,21 @@ def error_in(body: bytes, content: str) -> bytes | None:
     the body is neither.
     """
     try:
-        answer = _decode(body)
+        answer = _DECODERS[content].decode(body)
         body.decode()  # skipped strings were not checked
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise ValueError(_what_it_is(body)) from None
-    if bytes(answer.error) not in _NO_ERROR or answer.object == "error":
+    if is_error(answer.error) or answer.object == "error" or bytes(answer.status) == b'"failed"':
         return body
-    if any(choice.finish_reason == "abort" for choice in answer.choices or ()):
-        return b'{"error":{"message":"the engine ended","code":503}}'
     if getattr(answer, content) is None:
         raise ValueError(f"the answer has no {content}")
+    if isinstance(answer, _Data) and not answer.data:
+        raise ValueError("the answer has no data")
+    for choice in answer.choices or () if isinstance(answer, _Choices) else ():
+        if choice.finish_reason in ("abort", "error"):
+            return ABORTED
+        if choice.message is None and choice.text is None:
+            raise ValueError("a choice of the answer has neither message nor text")
     return None
 
 

@@ -33,7 +33,7 @@ from paceline.gateway.proxy.upstream import Broken, NotSent, TooLarge, Unreachab
 from paceline.gateway.replicas import Replica
 from paceline.gateway.requests import draft_cap
 from paceline.gateway.requests.engine_fields import engine_fields
-from paceline.gateway.requests.stream_usage import usage_fields
+from paceline.gateway.requests.stream_usage import shows_usage, usage_fields
 from paceline.gateway.time_limits import DETOKENISE_TIMEOUT_S
 
 _MAX_DETOKENISE_ANSWER_BYTES = 16 * 1024 * 1024
@@ -93,7 +93,8 @@ class Answer:
             route.event_names,
             num_choices=request.num_choices,
             hides_usage=bool(asked),
-            needs_reason=replica.may_end_early and not route.names_events,
+            shows_usage=shows_usage(request),
+            needs_reason=replica.gives_reason,
         )
         return await attempt.run(route.path, self._body({**fields, **asked}), relay)
 

@@ -7,6 +7,7 @@ try another replica. The replica's time limits are enforced here.
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -43,6 +44,8 @@ from paceline.gateway.settings import GatewaySettings
 from paceline.gateway.time_limits import CLOSING_EVENTS_S
 from paceline.gateway.usage import usage_in
 
+logger = logging.getLogger(__name__)
+
 _MAX_ERROR_BYTES = 256 * 1024
 
 
@@ -76,8 +79,8 @@ class Attempt:
     """One request to one replica."""
 
     __slots__ = (
-        "_closes_at_s", "_hops", "_lease", "_observer", "_reply", "_request", "_request_id",
-        "_reserved", "_settings", "_upstreams",
+        "_closes_at_s", "_hops", "_is_cut_off", "_lease", "_observer", "_reply", "_request",
+        "_request_id", "_reserved", "_settings", "_upstreams",
     )  # fmt: skip
 
     def __init__(self, context: RequestContext, lease: Lease) -> None:
@@ -92,6 +95,8 @@ class Attempt:
         self._lease = lease
         self._closes_at_s: float | None = None
         """When the stream is ended whose answer is complete; None before."""
+        self._is_cut_off = False
+        """The replica did not end its stream, whose answer is complete."""
 
     async def run(self, path: str, body: bytes, relay: Relay) -> AttemptEnd:
         """Send `body` to the replica, and its answer to the client, a stream through `relay`.
@@ -175,41 +180,38 @@ class Attempt:
         num_held = 0
         last_part = NOTHING
         while True:
-            try:
-                part = relay.feed(data)
-            except ValueError as error:
-                raise Broken(str(error)) from error
+            part = _feed(relay, data)
             if relay.num_held_bytes != num_held:
                 self._reserved.grow(relay.num_held_bytes - num_held)
                 num_held = relay.num_held_bytes
-            if relay.has_tokens:
-                self._lease.got_bytes()
             if relay.saw_done:
                 self._lease.received_all()
-            if part.data:
+            if part.is_comment:
+                await self._send_comment(part, limit)
+            elif part.data:
+                if relay.has_tokens:  # comments are no progress
+                    self._lease.got_bytes()
                 if not reply.has_begun:
                     await reply.begin_stream()
-                if part.is_comment:
-                    await reply.comment(part.data)
-                else:
-                    if relay.has_tokens and not self._lease.has_answered:
-                        self._observer.first_bytes()
-                        self._lease.answered()
-                    limit.suspend()  # a client that does not read has its own, in `protocol`
-                    if relay.saw_done:
-                        last_part = part
-                        break
-                    await reply.chunk(part)
-                    limit.move(
-                        settings.stall_timeout_s
-                        if relay.has_tokens
-                        else settings.first_byte_timeout_s
-                    )
+                if relay.has_tokens and not self._lease.has_answered:
+                    self._observer.first_bytes()
+                    self._lease.answered()
+                limit.suspend()  # a client that does not read has its own, in `protocol`
+                if relay.saw_done:
+                    last_part = part
+                    break
+                await reply.chunk(part)
+                limit.move(
+                    settings.stall_timeout_s if relay.has_tokens else settings.first_byte_timeout_s
+                )
             if relay.saw_done:
                 break
-            if relay.error is not None and not relay.has_finished:
-                return self._failed(status_in(relay.error), relay.error)
-            if not data or relay.error is not None:
+            if not relay.has_finished:
+                if relay.error is not None:
+                    return self._failed(status_in(relay.error), relay.error)
+                if relay.fault is not None:
+                    raise Broken(relay.fault)
+            if not data or relay.error is not None or relay.fault is not None:
                 break
             if relay.has_tokens:
                 self._lease.sent_bytes()
@@ -219,6 +221,16 @@ class Attempt:
             last_part = self._closing_part(relay)
         await reply.end_stream(last_part)
         return self._completed()
+
+    async def _send_comment(self, part: AnswerPart, limit: StreamTimeout) -> None:
+        """The replica's limit continues when the client has read the comment."""
+        left_s = limit.left_s
+        limit.suspend()
+        if not self._reply.has_begun:
+            await self._reply.begin_stream()
+        await self._reply.comment(part.data)
+        if left_s is not None:
+            limit.move(left_s)
 
     async def _read_on(
         self, response: UpstreamResponse, relay: Relay, limit: StreamTimeout
@@ -235,12 +247,15 @@ class Attempt:
             async with asyncio.timeout_at(self._closes_at_s):
                 data = await response.read_some()
         except (Broken, TimeoutError):
+            self._is_cut_off = True
             return b""
         return data if loop.time() < self._closes_at_s else b""
 
     def _closing_part(self, relay: Relay) -> AnswerPart:
         if not relay.has_finished:
             raise Broken("the stream ended before it was complete")
+        if self._is_cut_off and relay.lacks_usage:
+            raise Broken("the stream ended before its usage")
         self._lease.received_all()
         try:
             return relay.closing_part()
@@ -268,3 +283,14 @@ class Attempt:
             f"answered {status}: {description}",
             is_death=is_death(status, body, self._lease.replica.dialect),
         )
+
+
+def _feed(relay: Relay, data: bytes) -> AnswerPart:
+    """Whatever a replica sends, what the gateway cannot pass on is the replica's fault."""
+    try:
+        return relay.feed(data)
+    except ValueError as error:
+        raise Broken(str(error)) from error
+    except Exception as error:
+        logger.exception("a stream that the gateway fails to read")
+        raise Broken(f"the gateway fails to read it: {type(error).__name__}") from error

@@ -37,6 +37,11 @@ class StreamTimeout:
         if self._timer is None or at_s < self._fires_at_s:
             self._set_timer(at_s)
 
+    @property
+    def left_s(self) -> float | None:
+        """Seconds until the limit; None while there is none."""
+        return None if self._at_s is None else self._at_s - self._loop.time()
+
     def suspend(self) -> None:
         """There is no limit until it is moved."""
         self._at_s = None

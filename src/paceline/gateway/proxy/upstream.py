@@ -58,7 +58,8 @@ class UpstreamResponse:
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self._response = response
         self.status = response.status
-        self.is_encoded = response.headers.get("content-encoding", "identity") != "identity"
+        encoding = response.headers.get("content-encoding", "").strip().lower()
+        self.is_encoded = encoding not in ("", "identity")
         """The body is compressed, although the request refuses that."""
         _raise_when_cut_off(response)
 

@@ -20,6 +20,12 @@ _DIALECTS = frozenset({"vllm", "sglang", "llamacpp"})
 """Servers whose streams are known to differ by this event alone, but for these extensions."""
 
 
+def shows_usage(request: CheckedRequest) -> bool:
+    """Whether the client of this stream asked for the usage."""
+    options = request.parsed.get(FIELD) or {}
+    return request.route in (CHAT, COMPLETIONS) and bool(options.get("include_usage"))
+
+
 def usage_fields(request: CheckedRequest, dialect: str) -> Mapping[str, object]:
     """The field that asks a server of this dialect for the usage; empty where the client asked, or
     where asking is not needed or not possible. Where it is not empty, the usage is to be removed.
@@ -28,7 +34,7 @@ def usage_fields(request: CheckedRequest, dialect: str) -> Mapping[str, object]:
     """
     if not request.is_stream or request.route not in (CHAT, COMPLETIONS):
         return {}
-    options = request.parsed.get(FIELD) or {}
-    if dialect not in _DIALECTS or options.get("include_usage"):
+    if dialect not in _DIALECTS or shows_usage(request):
         return {}
+    options = request.parsed.get(FIELD) or {}
     return {FIELD: {**options, "include_usage": True, "continuous_usage_stats": False}}

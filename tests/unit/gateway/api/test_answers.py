@@ -58,8 +58,9 @@ async def test_the_body_reaches_the_engine_byte_for_byte(served: Served) -> None
 async def test_a_stream_passes_byte_for_byte(served: Served) -> None:
     served.engine.mode = "raw"
     served.engine.raw = (
-        b': comment\n\ndata: {"choices":[{"delta":{"content":"data: [DONE] \\"error\\""}}]}\n\n'
-        b'event: odd\ndata: {"choices":[]}\n\ndata: [DONE]\n\n'
+        b':\n\ndata: {"choices":[{"delta":{"content":"data: [DONE] \\"error\\""}}]}\n\n'
+        b'event: odd\ndata: {"choices":[{"delta":{},"finish_reason":"stop"}]}\n\n'
+        b"data: [DONE]\n\n"
     )
     answer = await served.http.post("/v1/chat/completions", json=chat(stream=True))
     assert answer.content == served.engine.raw

@@ -295,8 +295,9 @@ def test_what_was_not_sent_is_no_part_of_the_answer() -> None:
 
 
 def test_bytes_that_are_no_stream_are_refused() -> None:
-    with pytest.raises(ValueError, match="no JSON"):
-        ContinuedRelay(CHAT, begun(), ResumePoint(3, "")).feed(b"data: {broken\n\n")
+    broken = ContinuedRelay(CHAT, begun(), ResumePoint(3, ""))
+    assert broken.feed(b"data: {broken\n\n") == NOTHING
+    assert broken.fault == "an event is no JSON"
     with pytest.raises(ValueError, match="no chunk"):
         ContinuedRelay(CHAT, begun(), ResumePoint(3, "")).feed(event({"choices": "none"}))
 
@@ -385,3 +386,16 @@ def test_a_decorated_continuation_is_one_stream_with_the_beginning(decoration: b
     sent = deliver(relay.feed(b"".join(decoration + data for data in events)), delivered)
     assert sent == chat_chunk("x", None) + chat_chunk("", None, finish="stop") + DONE
     assert list(delivered.ids) == [4, 5, 6, 7, 8]
+
+
+@pytest.mark.parametrize("token", [-1, 2**32, 2**70])
+def test_ids_that_are_no_tokens_cannot_continue_a_stream(token: int) -> None:
+    """They must not reach what is recorded after it was sent."""
+    with pytest.raises(ValueError, match="no tokens"):
+        ContinuedRelay(CHAT, begun(), ResumePoint(3, "")).feed(completion_chunk("a", [token]))
+
+
+def test_an_end_before_the_answer_is_complete_does_not_end_a_tracked_stream() -> None:
+    relay = TrackedRelay(shows_ids=False)
+    assert text_in(relay.feed(role_chunk([1]) + chat_chunk("a", [4]) + DONE).data) == "a"
+    assert (relay.saw_done, relay.fault is not None) == (False, True)

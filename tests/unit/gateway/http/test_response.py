@@ -115,7 +115,7 @@ async def test_named_events_are_numbered_by_those_that_were_sent() -> None:
     connection = Connection()
     reply = ClientResponse(connection.send, "id", names_events=True)
     await reply.begin_stream()
-    await reply.chunk(AnswerPart(b"event: a\ndata: 1\n\nevent: b\ndata: 2\n\n"))
-    await connection.cancel(reply.chunk(AnswerPart(b"event: c\ndata: 3\n\n")))
+    await reply.chunk(AnswerPart(b"event: a\ndata: {}\n\n:\n\nevent: b\ndata: {}\n\n"))
+    await connection.cancel(reply.chunk(AnswerPart(b"event: c\ndata: {}\n\n")))
     await reply.problem(STOPPING)
     assert b'"sequence_number":2' in connection.messages[-1]["body"]

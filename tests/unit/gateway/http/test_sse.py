@@ -18,13 +18,16 @@ USAGE = (
 )
 STREAM = (
     'data: {"choices":[{"delta":{"content":"né 😀 data: [DONE]"}}]}\n\n'
-    ": keep-alive\n\n"
+    ":\n\n"
+    'data: {"choices":[{"delta":{},"finish_reason":"stop"}]}\n\n'
     'data: {"choices":[],"usage":{"prompt_tokens":3,"total_tokens":9,"completion_tokens":6}}\n\n'
     "data: [DONE]\n\n"
 ).encode()
 CREATED = b'event: response.created\ndata: {"sequence_number":0}\n\n'
 DELTA = b'event: response.output_text.delta\ndata: {"delta":"a"}\n\n'
-NAMES = EventNames(before_tokens=frozenset({"response.created", "response.in_progress"}))
+NAMES = EventNames(
+    end=frozenset({"response.completed"}), before_tokens=frozenset({"response.created"})
+)
 
 
 def cut(stream: bytes, cuts: list[int]) -> list[bytes]:
@@ -64,6 +67,7 @@ def test_only_the_event_without_choices_is_removed() -> None:
     events = (
         b'data: {"choices":[{"text":"\\"choices\\":[],\\"usage\\":{"}]}\n\n'
         b'data: {"choices":[{"text":"a"}],"usage":{"prompt_tokens":1,"completion_tokens":1}}\n\n'
+        b'data: {"choices":[{"text":"","finish_reason":"stop"}]}\n\n'
     )
     assert relay.feed(events).data == events
     ended = relay.feed(USAGE.replace(b"\n", b"\r\n") + b"data: [DONE]\n\n")
@@ -84,16 +88,27 @@ def test_events_before_the_first_token_are_held_back_until_it_comes(cuts: list[i
 def test_comments_pass_at_once_and_are_no_token() -> None:
     relay = EventRelay(NAMES)
     assert relay.feed(CREATED) == NOTHING
-    assert relay.feed(b": keep-alive\n\n") == AnswerPart(b": keep-alive\n\n", is_comment=True)
+    assert relay.feed(b": keep-alive\n\n") == AnswerPart(b":\n\n", is_comment=True)
     assert not relay.has_tokens
     assert relay.feed(DELTA).data == CREATED + DELTA
 
 
-@pytest.mark.parametrize("content", [b'""', b"null"])
-def test_the_role_of_a_chat_is_no_token(content: bytes) -> None:
+@pytest.mark.parametrize(
+    "fields",
+    [
+        b'"choices":[{"delta":{"role":"assistant","content":""}}]',
+        b'"choices":[{"delta":{"role":"assistant","content":null}}]',
+        b'"choices":[{"delta":{}}]',
+        b'"choices":[{"delta":{"content":""}}]',
+        b'"choices":[],"prompt_filter_results":[]',
+        b'"choices":[{"text":""}]',
+    ],
+)
+def test_what_comes_before_the_answer_is_no_token(fields: bytes) -> None:
     relay = EventRelay()
-    role = b'data: {"choices":[{"delta":{"role":"assistant","content":' + content + b"}}]}\n\n"
+    role = b"data: {" + fields + b"}\n\n"
     assert relay.feed(role) == NOTHING
+    assert relay.feed(b'event: ping\ndata: {"type":"ping"}\n\n') == NOTHING
     assert not relay.has_tokens
     call = b'data: {"choices":[{"delta":{"tool_calls":[{"index":0}]}}]}\n\n'
     assert relay.feed(call).data == role + call
@@ -106,8 +121,8 @@ def test_the_role_of_a_chat_is_no_token(content: bytes) -> None:
         b'{"role":"assistant","content":"a"}',
         b'{"role":"assistant","tool_calls":[{"index":0}]}',
         b'{"role":"assistant","content":null,"reasoning":"hm"}',
-        b'{"content":""}',
         b'{"refusal":"no"}',
+        b'{"function_call":{"name":"f"}}',
     ],
 )
 def test_every_other_event_of_a_chat_is_a_token(delta: bytes) -> None:
@@ -126,7 +141,7 @@ def test_a_role_with_the_end_of_its_answer_is_sent() -> None:
 
 
 def test_events_before_the_first_token_are_not_held_without_a_limit() -> None:
-    relay = EventRelay(NAMES, max_event_bytes=100)
+    relay = EventRelay(NAMES, max_event_bytes=200)
     relay.feed(CREATED)
     with pytest.raises(ValueError, match="before the first token"):
         relay.feed(CREATED)
@@ -139,9 +154,18 @@ def test_an_error_before_the_first_token_leaves_nothing_for_the_client() -> None
     assert (relay.error, relay.has_tokens) == (b'{"error":{"code":500}}', False)
 
 
+def test_a_stream_with_tokens_in_unknown_fields_begins_after_a_while() -> None:
+    relay, event = EventRelay(), b'data: {"choices":[{"delta":{"audio":"x"}}]}\n\n'
+    for _ in range(64):
+        assert relay.feed(event) == NOTHING
+    assert relay.feed(event).data == 65 * event
+
+
 def test_a_finished_stream_without_its_end_gets_one() -> None:
     relay = EventRelay()
     relay.feed(b'data: {"choices":[{"text":"a","finish_reason":"stop"}]}\n\n')
     assert relay.feed(b"") == NOTHING
     assert relay.has_finished
+    assert not relay.lacks_usage
+    assert EventRelay(shows_usage=True).lacks_usage
     assert relay.closing_part().data == b"data: [DONE]\n\n"

@@ -6,7 +6,7 @@ import pytest
 
 from paceline.gateway.http.stream_reader import (
     ABORTED,
-    UNFINISHED,
+    UNNAMED,
     EventNames,
     StreamReader,
 )
@@ -17,6 +17,9 @@ TOKEN = b'data: {"choices":[{"index":0,"text":"a","finish_reason":null}]}\n\n'
 LAST = b'data: {"choices":[{"index":0,"text":"","finish_reason": "stop"}]}\n\n'
 DONE = b"data: [DONE]\n\n"
 USAGE = b'data: {"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":6}}\n\n'
+
+
+DEEP = b'data: {"x":' + b"[" * 5000 + b"]" * 5000 + b"}"
 
 
 def passed(reader: StreamReader, *parts: bytes) -> bytes:
@@ -56,23 +59,32 @@ def test_an_error_ends_the_stream_whatever_its_event_looks_like(event: bytes, en
         b'data: {"choices":[{"index":0,"text":"error"}]}\n\n',
         b'data: {"choices":[{"index":0,"text":"{\\"error\\":1}"}],"error":null}\n\n',
         b'data: {"error":{},"choices":[]}\n\n',
-        b'data: {"choices":null,"usage":null}\n\n',
         b'data: {"id":null,"created":1.5,"choices":[{"delta":{"content":null}}]}\n\n',
         b'data: {"choices":"of another kind"}\n\n',
     ],
 )
 def test_what_only_looks_like_an_error_passes(event: bytes) -> None:
     reader = StreamReader()
-    assert passed(reader, event + DONE) == event + DONE
+    assert passed(reader, event + LAST + DONE) == event + LAST + DONE
     assert reader.saw_done
 
 
 @pytest.mark.parametrize(
-    "event", [b"data: <html>", b"data: Internal Server Error", b"data: [1]", b"data: 7", b"data: {"]
+    "event",
+    [
+        b"data: <html>",
+        b"data: Internal Server Error",
+        b"data: [1]",
+        b"data: 7",
+        b"data: {",
+        DEEP,
+        b'data: {"x":"\xff"}',
+    ],
 )
 def test_an_event_that_is_no_json_object_is_no_stream(event: bytes) -> None:
-    with pytest.raises(ValueError, match="no JSON"):
-        StreamReader().read(TOKEN + event + b"\n\n")
+    reader = StreamReader()
+    assert passed(reader, TOKEN + event + b"\n\n" + TOKEN, TOKEN) == TOKEN, "those before it pass"
+    assert "no JSON" in (reader.fault or "")
 
 
 @pytest.mark.parametrize(
@@ -87,14 +99,14 @@ def test_an_event_that_is_no_json_object_is_no_stream(event: bytes) -> None:
 )
 def test_nothing_is_read_after_the_end(end: bytes) -> None:
     reader = StreamReader()
-    assert passed(reader, TOKEN + end + TOKEN, TOKEN) == TOKEN + DONE
+    assert passed(reader, LAST + end + TOKEN, TOKEN) == LAST + DONE
     assert reader.saw_done
 
 
 @pytest.mark.parametrize("rest", [b"data: [DONE]\n", b"data: [DONE]", b"data:[DONE]\r\n"])
 def test_an_end_without_its_blank_line_is_one(rest: bytes) -> None:
     reader = StreamReader()
-    assert passed(reader, TOKEN + rest, b"") == TOKEN + DONE
+    assert passed(reader, LAST + rest, b"") == LAST + DONE
     assert reader.saw_done
 
 
@@ -151,27 +163,75 @@ def test_events_before_an_abort_pass() -> None:
 
 def test_the_last_usage_counts() -> None:
     reader = StreamReader()
-    assert (
-        passed(reader, USAGE.replace(b"6", b"5") + b"id: 1\n" + USAGE)
-        == 2 * USAGE.replace(b"6", b"5")[:0] + USAGE.replace(b"6", b"5") + USAGE
-    )
+    first = USAGE.replace(b"6", b"5")
+    assert passed(reader, first + b"id: 1\n" + USAGE) == first + USAGE
     assert reader.usage == Usage(3, 6)
 
 
-@pytest.mark.parametrize("events", [TOKEN, b""])
-def test_an_end_without_a_reason_is_an_error_where_one_is_needed(events: bytes) -> None:
-    reader = StreamReader(needs_reason=True)
-    assert passed(reader, events + DONE) == events
-    assert (reader.error, reader.saw_done) == (UNFINISHED, False)
+ROLE = b'data: {"choices":[{"delta":{"role":"assistant"}}]}\n\n'
+
+
+@pytest.mark.parametrize("events", [TOKEN, b"", ROLE, USAGE, LAST + TOKEN.replace(b":0", b":1")])
+def test_an_end_before_the_answer_is_complete_is_none(events: bytes) -> None:
+    reader = StreamReader(num_choices=2)
+    assert passed(reader, events + DONE, DONE) == events
+    assert (reader.fault, reader.saw_done) == (
+        "the stream ended before its answer was complete",
+        False,
+    )
+
+
+def test_a_server_without_reasons_has_at_least_begun() -> None:
+    reader = StreamReader(needs_reason=False)
+    assert passed(reader, TOKEN + DONE) == TOKEN + DONE
+    assert reader.saw_done
+    reader = StreamReader(needs_reason=False)
+    assert passed(reader, DONE) == b""
+    assert reader.fault is not None
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        b'data: {"type":"about:blank","status":500,"detail":"/opt/x"}',
+        b'data: {"type":"error","id":7,"message":"/opt/x"}',
+        b'event: failure\ndata: {"status":"failed","reason":"/opt/x"}',
+        b'data: {"created":"now","detail":"/opt/x"}',
+    ],
+)
+@pytest.mark.parametrize("names", [UNNAMED, RESPONSES.event_names])
+def test_what_explains_itself_in_place_of_an_answer_is_an_error(
+    event: bytes, names: EventNames
+) -> None:
+    reader = StreamReader(names)
+    assert passed(reader, event + b"\n\n") == b""
+    assert reader.error is not None
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        b'event: ping\ndata: {"type":"ping"}',
+        b'data: {"x-proxy":"10.0.0.7"}',
+        b'data: {"choices":null,"usage":null}',
+        b"data: {}",
+    ],
+)
+@pytest.mark.parametrize("names", [UNNAMED, RESPONSES.event_names])
+def test_what_is_not_of_this_api_is_left_out(event: bytes, names: EventNames) -> None:
+    reader = StreamReader(names)
+    assert passed(reader, event + b"\n\n") == b""
+    assert (reader.error, reader.fault) == (None, None)
 
 
 def test_an_end_with_a_reason_is_none() -> None:
-    reader = StreamReader(needs_reason=True)
+    reader = StreamReader()
     assert passed(reader, TOKEN + LAST + DONE) == TOKEN + LAST + DONE
-    assert (reader.error, reader.saw_done) == (None, True)
+    assert (reader.error, reader.fault, reader.saw_done) == (None, None, True)
 
 
-def test_names_of_events_before_the_first_token_are_kept() -> None:
-    names = EventNames(before_tokens=frozenset({"created"}))
-    events = StreamReader(names).read(b'event: created\ndata: {}\n\ndata: {"type":"created"}\n\n')
-    assert [event.name for event in events] == ["created", "created"]
+def test_names_of_events_come_from_the_event_or_its_type() -> None:
+    events = StreamReader(RESPONSES.event_names).read(
+        b'event: response.created\ndata: {}\n\ndata: {"type":"response.queued"}\n\n'
+    )
+    assert [event.name for event in events] == ["response.created", "response.queued"]

@@ -37,6 +37,7 @@ CHAT = json.dumps(
         (CHAT, "choices"),
         (b'{"choices":[],"error":null}', "choices"),
         (b'{"choices":[{"text":"\\"error\\": 1"}]}', "choices"),
+        (b'{"choices":[{"message":{"content":null}}],"output":"hi","data":{}}', "choices"),
         (b'{"data":[{"embedding":[0.5]}]}', "data"),
         (b'{"output":[],"status":"incomplete","error":null}', "output"),
         (b' \n{"choices":[]}\n', "choices"),
@@ -60,9 +61,17 @@ def test_an_error_with_status_200_is_one(body: bytes) -> None:
     assert error_in(body, "choices") == body
 
 
-def test_an_answer_that_the_engine_aborted_is_an_error() -> None:
-    body = b'{"choices":[{"index":0,"text":"a","finish_reason": "abort"}]}'
+@pytest.mark.parametrize("reason", [b"abort", b"error"])
+def test_an_answer_that_the_engine_aborted_is_an_error(reason: bytes) -> None:
+    body = b'{"choices":[{"index":0,"text":"a","finish_reason": "' + reason + b'"}]}'
     assert b"503" in (error_in(body, "choices") or b"")
+
+
+def test_a_response_that_failed_and_embeddings_without_data_are_no_answers() -> None:
+    failed = b'{"output":[],"status":"failed"}'
+    assert error_in(failed, "output") == failed
+    with pytest.raises(ValueError, match="no data"):
+        error_in(b'{"data":[]}', "data")
 
 
 @pytest.mark.parametrize("cut", [1, 2, 70, -1])
@@ -86,6 +95,8 @@ def test_half_an_answer_is_none(cut: int) -> None:
         (b'{"detail":"/opt/vllm"}', "no choices"),
         (b'{"data":[]}', "no choices"),
         (b'{"choices":{}}', "not whole JSON"),
+        (b'{"choices":[{}]}', "neither message nor text"),
+        (b'{"choices":[{"message":"x"}]}', "not whole JSON"),
         (b'{"choices":[{"text":"\xff"}]}', "not whole JSON"),
         (b'{"choices":[],"x":' + b"[" * 100_000, "not whole JSON"),
     ],

@@ -26,6 +26,7 @@ from unit.gateway.admission.plans import plan
 pytestmark = pytest.mark.asyncio
 
 TOKEN = b'data: {"choices":[{"text":"a"}]}\n\n'
+LAST = b'data: {"choices":[{"text":"","finish_reason":"stop"}]}\n\n'
 DONE = b"data: [DONE]\n\n"
 
 
@@ -92,12 +93,12 @@ async def bodies_of(*reads: bytes) -> list[tuple[bytes, bool]]:
 
 
 async def test_the_last_events_leave_together_with_the_end_of_the_answer() -> None:
-    assert await bodies_of(TOKEN, TOKEN + DONE) == [(TOKEN, True), (TOKEN + DONE, False)]
-    assert await bodies_of(TOKEN, DONE) == [(TOKEN, True), (DONE, False)]
+    assert await bodies_of(TOKEN, LAST + DONE) == [(TOKEN, True), (LAST + DONE, False)]
+    assert await bodies_of(TOKEN + LAST, DONE) == [(TOKEN + LAST, True), (DONE, False)]
 
 
 async def test_an_answer_that_arrives_at_once_is_one_piece() -> None:
-    assert await bodies_of(TOKEN + DONE) == [(TOKEN + DONE, False)]
+    assert await bodies_of(TOKEN + LAST + DONE) == [(TOKEN + LAST + DONE, False)]
 
 
 async def test_events_before_the_first_token_are_no_answer() -> None:

@@ -14,13 +14,14 @@ from paceline.gateway.proxy.lease import Lease
 from paceline.gateway.proxy.upstream import Broken, NotSent, TooLarge, Unreachable
 from paceline.gateway.replicas import Replica
 from unit.gateway.admission.simulated_loop import run_simulated
-from unit.gateway.continuation.streams import DONE, completion_chunk, text_in
+from unit.gateway.continuation.streams import completion_chunk, text_in
 from unit.gateway.proxy.attempts.scripted_engines import Exchange, Response, text_of
 
 PLAIN = Replica("a", "http://a", "m", "ready", dialect="openai")
 """Its streams are not tracked, and may end without a finish_reason."""
 TOKEN = b'data: {"choices":[{"text":"a"}]}\n\n'
-COMMENT = b": keep-alive\n\n"
+COMMENT = b":\n\n"
+DONE = b'data: {"choices":[{"text":"","finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
 WHOLE = msgspec.json.encode(
     {"choices": [{"text": "a"}], "usage": {"prompt_tokens": 2, "completion_tokens": 3}}
 )
@@ -318,5 +319,63 @@ def test_progress_is_that_of_tokens() -> None:
             loop.call_later(at_s, look)
         await ended(exchange)
         assert seen == [(1, 0), (1, 0), (0, 1)]
+
+    simulate(scenario)
+
+
+def test_comments_of_a_stream_that_hangs_are_no_progress() -> None:
+    async def scenario() -> None:
+        comments = [read for _ in range(20) for read in (0.3, b": pi", 0.2, b"ng\n\n")]
+        exchange = Exchange(Response(TOKEN, *comments))
+        loop = asyncio.get_running_loop()
+        seen: list[float] = []
+
+        def look() -> None:
+            progress = exchange.leases.progress().replicas["a"]
+            seen.append(progress.bytes_at_s)
+
+        loop.call_later(1.0, look)
+        loop.call_later(4.0, look)
+        end, _ = await ended(exchange)
+        assert end.outcome is Outcome.TIMED_OUT
+        assert seen[0] == seen[1]
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [b"event: close\ndata: bye\n\n", b"data: <html>\n\n", b'data: {"error":{"code":500}}\n\n'],
+)
+@pytest.mark.parametrize("together", [True, False])
+def test_nothing_that_follows_a_complete_answer_takes_it_back(rest: bytes, together: bool) -> None:
+    async def scenario() -> None:
+        last = TOKEN + b'data: {"choices":[{"text":"b","finish_reason":"stop"}]}\n\n'
+        exchange = Exchange(Response(last + rest) if together else Response(last, rest))
+        assert (await ended(exchange))[0] == COMPLETED
+        assert exchange.body == last + b"data: [DONE]\n\n"
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("fault", [None, Broken("reset")])
+def test_a_usage_that_was_asked_for_is_missing_only_where_the_replica_sent_none(
+    fault: Broken | None,
+) -> None:
+    async def scenario() -> None:
+        last = b'data: {"choices":[{"text":"b","finish_reason":"stop"}]}\n\n'
+        fields = {"stream_options": {"include_usage": True}}
+        exchange = Exchange(Response(last, fault=fault), **fields)
+        end, _ = await ended(exchange)
+        assert end.outcome is (Outcome.BROKEN if fault else Outcome.COMPLETED)
+
+    simulate(scenario)
+
+
+def test_a_replica_s_bytes_never_count_as_a_fault_of_the_gateway() -> None:
+    async def scenario() -> None:
+        deep = b'data: {"choices":[],"x":' + b"[" * 5000 + b"]" * 5000 + b"}\n\n"
+        end, _ = await ended(Exchange(Response(TOKEN, deep)))
+        assert end.outcome is Outcome.BROKEN
 
     simulate(scenario)
