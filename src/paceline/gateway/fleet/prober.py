@@ -28,7 +28,7 @@ from paceline.gateway.fleet.load import parse_counters, parse_load
 from paceline.gateway.fleet.metrics_page import MetricsPage
 from paceline.gateway.fleet.speculation import read_speculation
 from paceline.gateway.fleet.status import LoadReading
-from paceline.gateway.hops import HOPS_HEADER, LEADS_BACK_STATUS
+from paceline.gateway.hops import HOPS_HEADER, is_own_refusal
 from paceline.gateway.own_limits import is_own_limit
 from paceline.printable import printable
 
@@ -86,6 +86,7 @@ class Prober:
         self._address = address
         self._base = "http://engine" if self._is_unix else address
         self._dialect = dialect
+        self._gateway_id = gateway_id
         self._headers = {"accept-encoding": "identity"}
         if gateway_id:
             self._headers[HOPS_HEADER] = gateway_id
@@ -202,22 +203,6 @@ class Prober:
 
         Raises `ReplicaProbeFailed`.
         """
-        status, body = await self._exchange(method, path, timeout_s, max_page_bytes, content)
-        if status == LEADS_BACK_STATUS:
-            raise ReplicaLeadsBack(
-                f"{path} answered {status}: the address leads back to this gateway; remove the "
-                "entry"
-            )
-        return status, body
-
-    async def _exchange(
-        self,
-        method: str,
-        path: str,
-        timeout_s: float,
-        max_page_bytes: int | None,
-        content: Mapping[str, Any] | None,
-    ) -> tuple[int, bytes]:
         try:
             async with (
                 asyncio.timeout(timeout_s),
@@ -229,6 +214,11 @@ class Prober:
                     timeout=aiohttp.ClientTimeout(total=None),
                 ) as response,
             ):
+                if is_own_refusal(response.status, response.headers, self._gateway_id):
+                    raise ReplicaLeadsBack(
+                        f"{path} answered {response.status}: the address leads back to this "
+                        "gateway; remove the entry"
+                    )
                 if max_page_bytes is None or response.status != 200:
                     return response.status, await _read_start(response)
                 return response.status, await _read_page(response, max_page_bytes)
