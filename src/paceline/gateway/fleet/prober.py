@@ -42,6 +42,8 @@ _MAX_START_BYTES = 64 * 1024
 """Of any other answer only the start is read: its status counts, or it is short."""
 _LONG_PAGE_BYTES = 256 * 1024
 """A longer metrics page is parsed in a thread, so that the streams of this process continue."""
+_LONG_LIST_BYTES = 16 * 1024
+"""The same for a list of models, of which each byte costs more: some milliseconds at most."""
 _MAX_REASON_CHARS = 300
 _VERSION_PATH = "/version"
 _ROUTE_MISSING_STATUSES = (400, 404, 405, 501)
@@ -140,6 +142,8 @@ class Prober:
         if status != 200:
             raise ReplicaProbeFailed(self._describe(MODELS_PATH, status, body))
         try:
+            if len(body) > _LONG_LIST_BYTES:
+                return await asyncio.to_thread(parse_models, body)
             return parse_models(body)
         except Unreadable as error:
             raise ReplicaProbeFailed(f"{MODELS_PATH} returned {error}") from None
