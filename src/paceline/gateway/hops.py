@@ -3,7 +3,7 @@
 An entry of `replicas` may lead back here: the gateway's own URL, a DNS name that selects the
 gateways, two gateways that list each other. Each gateway has a random id. It adds the id to a
 header of what it sends to remote replicas, and each of its ports refuses a request that carries
-the id already. The refusal repeats the id, which tells it from a 508 of any other server.
+the id already. The refusal repeats the id; a 508 of any other server does not.
 
 A client cannot know the id, so whatever it sends in the header, no other request is refused, and
 no replica refuses its own. For the same reason the number of gateways in a row is not limited: a
