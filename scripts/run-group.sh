@@ -11,6 +11,8 @@ shift
 results=build/test-results
 mkdir -p "$results"
 rm -f "$results/$name.txt"
+# With colours or other options of the user's, the lines below would not be found.
+unset FORCE_COLOR PY_COLORS PYTEST_ADDOPTS
 
 "$@" 2>&1 | tee "$results/$name.log"
 status=${PIPESTATUS[0]}

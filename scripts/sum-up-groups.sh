@@ -14,14 +14,15 @@ for name in "$@"; do
         echo "$name did not run: what it needs could not be installed, or it was interrupted"
         continue
     fi
-    { read -r status; mapfile -t tests; } <"$record"
+    status='' tests=()
+    { read -r status; mapfile -t tests; } <"$record" || true # it may be empty: the disk is full
     [[ $status != 0 ]] || continue
     failed+=("$name")
     if ((${#tests[@]})); then
         printf "%s\n" "${tests[@]/#/$name: }"
     else
-        echo "$name ended with exit status $status without naming a test; its last lines:"
-        tail -n 10 "$results/$name.log" | sed 's/^/    /'
+        echo "$name ended with exit status ${status:-unknown} without naming a test; its last lines:"
+        tail -n 10 "$results/$name.log" 2>&1 | sed 's/^/    /' || true
     fi
 done
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from paceline.gateway.admission import AdmissionQueues
 from paceline.gateway.api.data_app import DataApp
 from paceline.gateway.capture.prompt_capture import PromptCapture
-from paceline.gateway.hops import new_gateway_id
+from paceline.gateway.hops import new_gateway_id, refusing_loops
 from paceline.gateway.housekeeping import Housekeeping
 from paceline.gateway.http.byte_budget import REQUEST_BYTES, ByteBudget
 from paceline.gateway.http.decoding_turns import DecodingTurns
@@ -112,7 +112,7 @@ class DataPort:
             async with (
                 owned_task(housekeeping.run()),
                 serving(
-                    self._app,
+                    refusing_loops(self._app, self._gateway_id),
                     listener,
                     settings,
                     drain_s=settings.drain_timeout_s,

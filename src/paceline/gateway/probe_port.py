@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 
 from paceline.gateway.api.probe_app import ProbeApp
+from paceline.gateway.hops import refusing_loops
 from paceline.gateway.http.listening import Listening, serving
 from paceline.gateway.replicas import ReplicaSource
 from paceline.gateway.settings import GatewaySettings
@@ -42,7 +43,7 @@ class ProbePort:
 
 @contextlib.asynccontextmanager
 async def serving_probes(
-    source: ReplicaSource, listener: socket.socket, settings: GatewaySettings
+    source: ReplicaSource, listener: socket.socket, settings: GatewaySettings, gateway_id: str
 ) -> AsyncIterator[ProbePort]:
     """Serve until the block ends."""
     app = ProbeApp(source, settings.retry_after_s)
@@ -50,6 +51,10 @@ async def serving_probes(
         settings, body_timeout_s=PROBE_TIMEOUT_S, client_stall_timeout_s=PROBE_TIMEOUT_S
     )
     async with serving(
-        app, listener, limits, drain_s=ADMIN_DRAIN_S, max_connections=MAX_PROBE_CONNECTIONS
+        refusing_loops(app, gateway_id),
+        listener,
+        limits,
+        drain_s=ADMIN_DRAIN_S,
+        max_connections=MAX_PROBE_CONNECTIONS,
     ) as listening:
         yield ProbePort(app, listening)

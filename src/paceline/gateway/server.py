@@ -20,7 +20,7 @@ from paceline.gateway.admin.governor_changes import GovernorChanges
 from paceline.gateway.admin.governor_control import send_to_governors
 from paceline.gateway.data_port import DataPort, owned_task
 from paceline.gateway.fleet import Fleet
-from paceline.gateway.hops import new_gateway_id
+from paceline.gateway.hops import new_gateway_id, refusing_loops
 from paceline.gateway.http.listening import Listening, PortTaken, bind, is_bound_to, serving
 from paceline.gateway.hung_replicas import HungReplicas, read_activity
 from paceline.gateway.live_view.live_view import LiveView
@@ -219,9 +219,9 @@ async def serve_gateway(
             async with (
                 restarts,
                 swaps,
-                _serving_probes(fleet, listeners[2:], settings) as probes,
+                _serving_probes(fleet, listeners[2:], settings, gateway_id) as probes,
                 serving(
-                    admin,
+                    refusing_loops(admin, gateway_id),
                     admin_socket,
                     settings,
                     drain_s=ADMIN_DRAIN_S,
@@ -258,13 +258,16 @@ async def serve_gateway(
 
 @contextlib.asynccontextmanager
 async def _serving_probes(
-    source: ReplicaSource, listeners: Sequence[socket.socket], settings: GatewaySettings
+    source: ReplicaSource,
+    listeners: Sequence[socket.socket],
+    settings: GatewaySettings,
+    gateway_id: str,
 ) -> AsyncIterator[ProbePort | None]:
     """The probe port, if there is one."""
     if not listeners:
         yield None
         return
-    async with serving_probes(source, listeners[0], settings) as probes:
+    async with serving_probes(source, listeners[0], settings, gateway_id) as probes:
         yield probes
 
 

@@ -54,11 +54,12 @@ async def running(
     *entries: ReplicaEntry,
     local: FixedReplicas = NO_ENGINES,
     failures: FailureSettings = SETTINGS.failures,
+    probe_port: int | None = None,
     **changes: object,
 ) -> AsyncIterator[Running]:
     """`changes` are those of the fleet's settings."""
     fleet = replace(FLEET, entries=entries, **changes)
-    settings = replace(SETTINGS, fleet=fleet, failures=failures)
+    settings = replace(SETTINGS, fleet=fleet, failures=failures, probe_port=probe_port)
     async with (
         serve_gateway(settings, local) as gateway,
         httpx.AsyncClient(base_url=gateway.url, timeout=60) as http,

@@ -5,11 +5,12 @@ from __future__ import annotations
 import doctest
 from collections.abc import Mapping
 
+import httpx
 import pytest
 
 from paceline.gateway import ReplicaEntry, hops
 from paceline.gateway.hops import HOPS_HEADER, add_hop, hops_of, new_gateway_id
-from unit.gateway.conftest import chat
+from unit.gateway.conftest import chat, until
 from unit.gateway.fake_engine import MODEL
 from unit.gateway.fleet.fake_remote import FakeRemote
 from unit.gateway.running_fleet import CHAT, Running, running
@@ -44,9 +45,81 @@ async def test_an_address_that_begins_to_lead_back_is_down_at_the_next_poll() ->
     """A DNS name or a proxy may lead to another server than before."""
     async with FakeRemote() as remote, running(ReplicaEntry(url=remote.url, name="a")) as it:
         await it.until_state("a", "ready")
-        remote.health = 508
+        remote.leads_back = True
         await it.until_state("a", "down")
         assert REASON in (await it.replicas())["a"]["reason"]
+
+
+@pytest.mark.parametrize("port_name", ["port", "admin_port", "probe_port"])
+@pytest.mark.parametrize("dialect", ["vllm", "openai", "tgi"])
+@pytest.mark.parametrize("warm_up", [True, False])
+async def test_no_port_of_a_gateway_is_its_replica(
+    port_name: str, dialect: str, *, warm_up: bool
+) -> None:
+    """The probe port answers `/health` as a server does, and has no list of models."""
+    async with running(probe_port=0, warm_up=warm_up) as it:
+        url = f"http://127.0.0.1:{getattr(it.gateway, port_name)}"
+        await add(it, url, "me", dialect=dialect, model="m2")
+        await it.until_state("me", "down")
+        assert REASON in (await it.replicas())["me"]["reason"]
+
+
+@pytest.mark.parametrize("port_name", ["port", "admin_port", "probe_port"])
+async def test_every_port_refuses_what_the_gateway_has_passed_on(port_name: str) -> None:
+    """Whatever the path and the method; the answer repeats the id."""
+    async with (
+        FakeRemote() as remote,
+        running(ReplicaEntry(url=remote.url, name="a"), probe_port=0) as it,
+    ):
+        await it.until_state("a", "ready")
+        await it.http.post(CHAT, json=chat())
+        own = remote.headers[-1][HOPS_HEADER]
+        url = f"http://127.0.0.1:{getattr(it.gateway, port_name)}"
+        async with httpx.AsyncClient(base_url=url, timeout=60) as client:
+            for method, path in (("GET", "/health"), ("POST", CHAT), ("DELETE", "/nothing")):
+                answer = await client.request(
+                    method, path, json=chat(), headers={HOPS_HEADER: f"{'0' * 16},{own}"}
+                )
+                assert (answer.status_code, answer.headers[HOPS_HEADER]) == (508, own)
+                assert answer.json()["error"]["code"] == "leads_back"
+                answer = await client.request(
+                    method, path, json=chat(), headers={HOPS_HEADER: "0" * 16}
+                )
+                assert answer.status_code != 508
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {HOPS_HEADER: ""},
+        {HOPS_HEADER: "0123456789abcdef"},
+        {HOPS_HEADER: "0123456789abcdef,fedcba9876543210"},
+    ],
+)
+async def test_a_508_of_another_server_is_a_failure_as_any_other(
+    headers: dict[str, str],
+) -> None:
+    """A hosting provider answers so for a site over its limits."""
+    async with (
+        FakeRemote() as remote,
+        running(ReplicaEntry(url=remote.url, name="a"), failures_before_down=100_000) as it,
+    ):
+        await it.until_state("a", "ready")
+        remote.health_headers, remote.health = headers, 508
+        before = remote.num_requests["/health"]
+        await until(lambda: remote.num_requests["/health"] >= before + 5)
+        assert it.state("a") == "ready"
+
+
+async def test_a_server_that_keeps_answering_508_is_down_with_that_status() -> None:
+    async with FakeRemote() as remote, running(ReplicaEntry(url=remote.url, name="a")) as it:
+        await it.until_state("a", "ready")
+        remote.health = 508
+        await it.until_state("a", "down")
+        reason = (await it.replicas())["a"]["reason"]
+        assert "/health answered 508" in reason
+        assert REASON not in reason
 
 
 async def test_a_dns_name_that_selects_the_gateway_itself_brings_no_replica() -> None:

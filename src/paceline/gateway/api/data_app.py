@@ -13,7 +13,6 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 
 from paceline.gateway.api.probe_app import HEALTH, READY, answer_health, answer_ready
-from paceline.gateway.hops import LEADS_BACK, hops_of
 from paceline.gateway.http.asgi import Receive, Scope, Send, header
 from paceline.gateway.http.errors import (
     Refusal,
@@ -50,9 +49,7 @@ class DataApp:
         reply = ClientResponse(
             send, request_id, names_events=route is not None and route.names_events
         )
-        if self._services.gateway_id in hops_of(scope):
-            await reply.problem(LEADS_BACK)
-        elif route is not None and method == "POST":
+        if route is not None and method == "POST":
             await RequestRunner(self._services, route, request_id, scope, receive, reply).run()
         elif route is not None:
             await reply.problem(method_not_allowed(method, route.path, "POST"))

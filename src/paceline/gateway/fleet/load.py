@@ -115,13 +115,14 @@ _BOUND = re.compile(r"[0-9.]{1,20}(e[+-]?[0-9]{1,3})?")
 
 
 def _bound(text: str) -> float:
-    """NaN for what is no upper bound."""
+    """Infinite for `+Inf` alone, as Prometheus writes it; NaN for what is no upper bound."""
     if text == "+Inf":
         return math.inf
     try:
-        return float(text) if _BOUND.fullmatch(text) else math.nan
+        bound = float(text) if _BOUND.fullmatch(text) else math.nan
     except ValueError:  # 1.2.3
         return math.nan
+    return bound if bound < math.inf else math.nan
 
 
 def _rises(bounds: list[float]) -> bool:

@@ -28,7 +28,7 @@ from paceline.gateway.fleet.load import parse_counters, parse_load
 from paceline.gateway.fleet.metrics_page import MetricsPage
 from paceline.gateway.fleet.speculation import read_speculation
 from paceline.gateway.fleet.status import LoadReading
-from paceline.gateway.hops import HOPS_HEADER, LEADS_BACK_STATUS
+from paceline.gateway.hops import HOPS_HEADER, is_own_refusal
 from paceline.gateway.own_limits import is_own_limit
 from paceline.printable import printable
 
@@ -42,6 +42,8 @@ _MAX_START_BYTES = 64 * 1024
 """Of any other answer only the start is read: its status counts, or it is short."""
 _LONG_PAGE_BYTES = 256 * 1024
 """A longer metrics page is parsed in a thread, so that the streams of this process continue."""
+_LONG_LIST_BYTES = 16 * 1024
+"""The same for a list of models, of which each byte costs more: some milliseconds at most."""
 _MAX_REASON_CHARS = 300
 _VERSION_PATH = "/version"
 _ROUTE_MISSING_STATUSES = (400, 404, 405, 501)
@@ -86,6 +88,7 @@ class Prober:
         self._address = address
         self._base = "http://engine" if self._is_unix else address
         self._dialect = dialect
+        self._gateway_id = gateway_id
         self._headers = {"accept-encoding": "identity"}
         if gateway_id:
             self._headers[HOPS_HEADER] = gateway_id
@@ -139,6 +142,8 @@ class Prober:
         if status != 200:
             raise ReplicaProbeFailed(self._describe(MODELS_PATH, status, body))
         try:
+            if len(body) > _LONG_LIST_BYTES:
+                return await asyncio.to_thread(parse_models, body)
             return parse_models(body)
         except Unreadable as error:
             raise ReplicaProbeFailed(f"{MODELS_PATH} returned {error}") from None
@@ -202,22 +207,6 @@ class Prober:
 
         Raises `ReplicaProbeFailed`.
         """
-        status, body = await self._exchange(method, path, timeout_s, max_page_bytes, content)
-        if status == LEADS_BACK_STATUS:
-            raise ReplicaLeadsBack(
-                f"{path} answered {status}: the address leads back to this gateway; remove the "
-                "entry"
-            )
-        return status, body
-
-    async def _exchange(
-        self,
-        method: str,
-        path: str,
-        timeout_s: float,
-        max_page_bytes: int | None,
-        content: Mapping[str, Any] | None,
-    ) -> tuple[int, bytes]:
         try:
             async with (
                 asyncio.timeout(timeout_s),
@@ -229,6 +218,11 @@ class Prober:
                     timeout=aiohttp.ClientTimeout(total=None),
                 ) as response,
             ):
+                if is_own_refusal(response.status, response.headers, self._gateway_id):
+                    raise ReplicaLeadsBack(
+                        f"{path} answered {response.status}: the address leads back to this "
+                        "gateway; remove the entry"
+                    )
                 if max_page_bytes is None or response.status != 200:
                     return response.status, await _read_start(response)
                 return response.status, await _read_page(response, max_page_bytes)

@@ -118,10 +118,12 @@ class GuardedProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         transport.set_write_buffer_limits(high=_WRITE_BUFFER_BYTES)
         replaced = self._limit.add(self)
+        if replaced is self:
+            self._refuse(_TOO_MANY_CONNECTIONS)
+            return
         if replaced is not None:
             replaced._end_wait(_TOO_MANY_CONNECTIONS)
-        if replaced is not self:
-            self._start_head_timer()
+        self._start_head_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._limit.remove(self)
@@ -134,16 +136,25 @@ class GuardedProtocol(HttpToolsProtocol):
             return
         if self._is_in_head and self._head_timer is None and not self._is_answering:
             self._start_head_timer()  # the next request on a kept-alive connection
+        self._unset_keepalive_if_required()
+        while data and not self._ignores_input:
+            # Not more than a head may still have: a read may hold four times as many bytes, and a
+            # head that ends within them would not be counted.
+            num_allowed = MAX_HEAD_BYTES - (self._num_head_bytes if self._is_in_head else 0)
+            if not num_allowed:
+                self._refuse(_HEAD_TOO_LARGE)
+                return
+            self._receive(data[:num_allowed])
+            data = data[num_allowed:]
+
+    def _receive(self, data: bytes) -> None:
         self._is_one_phase = True
         num_body_bytes_before = self._num_body_bytes
-        self._unset_keepalive_if_required()
         self._parse(data)
         if not self._is_one_phase:
             return
         if self._is_in_head:
             self._num_head_bytes += len(data)
-            if self._num_head_bytes > MAX_HEAD_BYTES:
-                self._refuse(_HEAD_TOO_LARGE)
         else:
             self._num_framing_bytes += len(data) - (self._num_body_bytes - num_body_bytes_before)
             allowed = MAX_FRAMING_BYTES + _FRAMING_PER_BODY_BYTE * self._num_body_bytes
@@ -375,10 +386,10 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _end_wait(self, problem: Problem) -> None:
         """Close the connection, which waits for a request or for the rest of one."""
-        is_unanswered = self.cycle is None or not self.cycle.response_complete
+        is_unanswered = self.cycle is not None and not self.cycle.response_complete
         if self._has_begun_head or is_unanswered:
             self._refuse(problem)
-        else:  # there is no request to answer; a client would take it for the next answer
+        else:  # there is no request to answer; a client would take it for its next answer
             self.transport.close()
 
     def _stop_head_timer(self) -> None:

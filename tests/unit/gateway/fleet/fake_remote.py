@@ -11,6 +11,7 @@ from pathlib import Path
 
 from aiohttp import web
 
+from paceline.gateway.hops import HOPS_HEADER
 from unit.gateway.fake_engine import MODEL, FakeEngine
 
 
@@ -33,6 +34,9 @@ class FakeRemote(FakeEngine):
         """Whether /metrics never ends."""
         self.health_text = ""
         """The body of /health."""
+        self.health_headers: dict[str, str] = {}
+        self.leads_back = False
+        """Whether /health answers as the gateway that asks does."""
         self.version: str | None = None
         """None: /version does not exist."""
         self.hangs_at_version = False
@@ -79,7 +83,9 @@ class FakeRemote(FakeEngine):
             raise web.HTTPTemporaryRedirect(self.redirect + "/health")
         if self.health == 0:
             await asyncio.Event().wait()
-        return web.Response(status=self.health, text=self.health_text)
+        if self.leads_back:
+            return web.Response(status=508, headers={HOPS_HEADER: request.headers[HOPS_HEADER]})
+        return web.Response(status=self.health, text=self.health_text, headers=self.health_headers)
 
     async def _models(self, request: web.Request) -> web.Response:
         if self.models is None:

@@ -55,20 +55,31 @@ async def test_the_longest_wait_ends_first_and_the_time_of_a_request_is_no_wait(
     port.connect()
     assert one.is_closed
     assert one.written.count(b"HTTP/1.1") == 1  # no error: it would answer the next request
-    assert b"too_many_connections" in two.written
 
 
 @pytest.mark.parametrize(
-    "sent",
-    [[], [b"\r\n"], [b"GET /hea"], [REQUEST[:-2]], [REQUEST[:9], REQUEST[9:-2]]],
+    "sent", [[b"G"], [b"\r\nGET /hea"], [REQUEST[:-2]], [REQUEST[:9], REQUEST[9:-2]]]
 )
-async def test_whatever_part_of_a_head_was_sent_the_connection_is_replaced(
+async def test_a_connection_that_has_sent_part_of_a_head_is_replaced_with_an_error(
     sent: list[bytes],
 ) -> None:
     port = Port(1)
     _, waiting = port.connect(*sent)
     _, new = port.connect()
     assert (waiting.is_closed, new.is_closed) == (True, False)
+    assert b"too_many_connections" in waiting.written
+
+
+@pytest.mark.parametrize("sent", [[], [b"\r\n"], [b"\r", b"\n\r\n"]])
+async def test_a_connection_that_asked_nothing_is_replaced_without_an_answer(
+    sent: list[bytes],
+) -> None:
+    """A client that opens connections in advance would take it for that of its next request."""
+    port = Port(1)
+    _, waiting = port.connect(*sent)
+    _, new = port.connect()
+    assert (waiting.is_closed, new.is_closed) == (True, False)
+    assert waiting.written == b""
 
 
 async def test_an_upload_is_replaced_only_when_no_other_connection_waits() -> None:

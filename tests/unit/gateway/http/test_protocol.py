@@ -10,8 +10,10 @@ import pytest
 import pytest_asyncio
 from polling import turns_of_the_event_loop
 
+from paceline.gateway.http.asgi import Receive, Scope, Send, send_body
 from paceline.gateway.http.protocol import MAX_HEAD_BYTES
 from unit.gateway.conftest import Served, start_gateway, until
+from unit.gateway.http.in_memory import answer_to, connected
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -59,6 +61,96 @@ async def test_headers_without_end_are_a_431(served: Served) -> None:
     field = b"x: " + b"a" * (MAX_HEAD_BYTES - 100)
     status, answer = await raw(served, b"GET /health HTTP/1.1\r\n", field, b"a" * 200)
     assert (status, answer["error"]["code"]) == (431, "headers_too_large")  # type: ignore[index]
+
+
+START = b"GET /a?"
+REST = b" HTTP/1.1\r\nhost: x\r\n"
+OFFER = REST + b"connection: upgrade\r\nupgrade: h2c\r\n"
+LONG_PARTS = {
+    "target": (START, REST + b"\r\n"),
+    "value": (START + REST + b"x: ", b"\r\n\r\n"),
+    "name": (START + REST, b": x\r\n\r\n"),
+    "value after an offer": (START + OFFER + b"x: ", b"\r\n\r\n"),
+    "value of the offer": (START + OFFER[:-2], b"\r\n\r\n"),
+    "target before an offer": (START, OFFER + b"\r\n"),
+}
+"""What stands before and after the part of a head that is long."""
+
+
+async def echo_length(scope: Scope, receive: Receive, send: Send) -> None:
+    num_bytes, has_more = 0, True
+    while has_more:
+        message = await receive()
+        num_bytes, has_more = num_bytes + len(message["body"]), message["more_body"]
+    await send_body(send, 200, b"%d" % num_bytes)
+
+
+def cut(data: bytes, num_bytes: int) -> list[bytes]:
+    return [data[start : start + num_bytes] for start in range(0, len(data), num_bytes)]
+
+
+@pytest.mark.parametrize("part_bytes", [300_000, 70_000, 65_536, 1_000])
+@pytest.mark.parametrize("body", [b"", b"b" * 5_000, b"b" * 150_000])
+@pytest.mark.parametrize("name", LONG_PARTS)
+async def test_the_limit_on_a_head_is_exact_however_it_arrives(
+    name: str, body: bytes, part_bytes: int
+) -> None:
+    """In one read with its body, or in several; as the first request and as the second one."""
+    before, after = LONG_PARTS[name]
+    after = after[:-2] + b"content-length: %d\r\n\r\n" % len(body)
+    first = b"GET /a HTTP/1.1\r\nhost: x\r\n\r\n"
+    for num_too_many, status in ((0, b"200"), (1, b"431"), (200_000, b"431")):
+        num_long = MAX_HEAD_BYTES - len(before) - len(after) + num_too_many
+        data = before + b"a" * num_long + after + body
+        for earlier in ([], [first]):
+            answer, is_closed = await answer_to(echo_length, [*earlier, *cut(data, part_bytes)])
+            last = answer.rpartition(b"HTTP/1.1 ")[2]
+            assert last[:3] == status
+            if status == b"431":
+                assert is_closed
+                assert b"headers_too_large" in last
+            else:
+                assert last.endswith(b"%d" % len(body))
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"\r\n" * 50_000 + b"GET /a HTTP/1.1\r\nhost: x\r\n\r\n",
+        b"GET /a HTTP/1.1\r\nhost: x\r\nx:" + b" " * 100_000 + b"y\r\n\r\n",
+        b"GET /a HTTP/1.1\r\nhost: x\r\n" + (b"x: " + b"y" * 1_000 + b"\r\n") * 90 + b"\r\n",
+    ],
+    ids=["blank lines", "blanks", "many headers"],
+)
+async def test_whatever_makes_a_head_long_counts(head: bytes) -> None:
+    for parts in ([head], cut(head, 1_000)):
+        answer, is_closed = await answer_to(echo_length, parts)
+        assert answer.startswith(b"HTTP/1.1 431 ")
+        assert is_closed
+
+
+async def test_a_long_head_after_a_body_that_was_refused_is_refused() -> None:
+    """The connection is kept, and the rest of the body arrives in one read with the next head."""
+
+    async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
+        await send_body(send, 200, b"")
+
+    upload = b"POST /a HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nabc"
+    head = b"GET /a HTTP/1.1\r\nhost: x\r\nx: " + b"y" * 200_000 + b"\r\n\r\n"
+    answer, is_closed = await answer_to(refuse, [upload, b"abcdef" + head])
+    assert answer.count(b"HTTP/1.1 200 ") == 1
+    assert answer.count(b"HTTP/1.1 431 ") == 1
+    assert is_closed
+
+
+async def test_a_connection_that_asks_nothing_in_time_ends_without_an_answer() -> None:
+    """A client that opens connections in advance would take a 408 for that of its next request."""
+    for sent in (b"", b"\r\n"):
+        connection, transport = connected(echo_length, head_timeout_s=0.0)
+        connection.data_received(sent)
+        await until(lambda: transport.is_closed)  # noqa: B023
+        assert transport.written == b""
+        connection.connection_lost(None)
 
 
 async def test_headers_that_are_too_slow_are_a_408(hurried: Served) -> None:

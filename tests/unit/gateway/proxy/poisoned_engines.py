@@ -21,7 +21,7 @@ from unit.gateway.proxy.engine_pair import CHAT, ROLE, delta, sse
 
 POISON = "POISON"
 """A prompt with this word is failed."""
-FAILURES = FailureSettings(min_samples=4, replica_wait_s=0.3, open_s=100, max_open_s=100)
+FAILURES = FailureSettings(min_samples=4, replica_wait_s=0.05, open_s=100, max_open_s=100)
 """Once open, a breaker stays open for the test."""
 
 TOKEN = {**delta("def ", [7])}

@@ -94,6 +94,33 @@ def test_a_body_that_is_no_json_is_no_list_of_models(body: bytes) -> None:
     assert parse_version(body) is None
 
 
+@pytest.mark.parametrize(
+    "items",
+    [
+        "{}," * 100_000,
+        '{"id":"m"},' * 60_000,
+        "[]," * 60_000,
+        "7," * 200_000,
+        '{"id":"m",' + ",".join(f'"{key}":1.5' for key in range(110_000)) + "},",
+        ("[" * 400 + "]" * 400 + ",") * 300,
+    ],
+    ids=["empty", "models", "lists", "numbers", "keys of one model", "nested"],
+)
+def test_a_list_of_models_with_too_many_values_is_not_read(items: str) -> None:
+    """It is within the limit on its length; to read it would hold up the streams of all clients."""
+    body = b'{"data":[%s{"id":"good"}]}' % items.encode()
+    assert len(body) < 2 * 1024 * 1024
+    with pytest.raises(Unreadable, match="more than 100000 values"):
+        parse_models(body)
+
+
+def test_a_list_of_four_thousand_models_of_vllm_is_read() -> None:
+    fields = {f"field{number}": [None] for number in range(9)}
+    models = [{"id": f"m{number}", "max_model_len": 7, **fields} for number in range(4000)]
+    listed = parse_models(json.dumps({"data": models}).encode())
+    assert [model.id for model in listed] == [model["id"] for model in models]
+
+
 @pytest.mark.parametrize("module", [identity, metrics_page])
 def test_examples_in_docstrings_run(module: object) -> None:
     result = doctest.testmod(module)  # type: ignore[arg-type]

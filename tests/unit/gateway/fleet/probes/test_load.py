@@ -162,6 +162,14 @@ def test_the_times_between_tokens_are_summed_over_engines() -> None:
         _INTER_TOKEN.replace('le="0.01"', 'le="-1"'),
         _INTER_TOKEN.replace('le="0.01"', 'le="nan"'),
         _INTER_TOKEN.replace('le="0.01"', 'le="0.03"'),
+        _INTER_TOKEN.replace('le="0.025"', 'le="+Inf"').replace(
+            '"+Inf",model_name="m"} 6', '"9"} 6'
+        ),
+        *(
+            _INTER_TOKEN.replace('le="+Inf"', f'le="{bound}"')
+            for bound in ("9e999", "1e309", "9" * 20 + "e290", "Inf", "+inf", "Infinity", "")
+        ),
+        _INTER_TOKEN.replace('le="0.025"', 'le="1e309"'),
         _INTER_TOKEN.replace(" 3.0", " 5.5"),
         _INTER_TOKEN.replace(" 6.0", " NaN"),
         _INTER_TOKEN.replace("_seconds_sum", "_seconds_total"),
