@@ -106,8 +106,8 @@ def test_another_server_takes_the_engine_over_without_a_restart(
     ports = [str(client.base_url.port) for client in (serving.http, serving.admin)]
     config = ("--config", str(old.errors.with_name("paceline.yaml")))
     new = start(tmp_path, *config, "--take-over", "--port", ports[0], "--admin-port", ports[1])
-    serving.server = replace(new, adopted=engine)
     assert ports[0] in new.first_line(), new.errors.read_text()
+    serving.server = replace(new, adopted=engine)
     assert old.process.wait(GONE_WITHIN_S) == 0
     assert serving.post("/v1/completions", COMPLETION).status_code == 200
     assert all(is_alive(pid) for pid in engine)
