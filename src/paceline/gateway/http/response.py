@@ -122,4 +122,5 @@ class ClientResponse:
     def _commit(self, part: AnswerPart) -> None:
         self.delivered.commit(part)
         if self._names_events:
-            self._num_events += part.data.count(b"\n\n")
+            # a read may hold comments as well
+            self._num_events += sum(b"data:" in event for event in part.data.split(b"\n\n"))

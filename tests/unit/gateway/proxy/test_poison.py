@@ -7,6 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from paceline.gateway import Replica
+from paceline.gateway.proxy.upstream import Liveness, Upstreams
 from unit.gateway.conftest import until
 from unit.gateway.proxy.poisoned_engines import FAILURES, POISON, fleet
 
@@ -108,10 +110,10 @@ async def test_poison_leaves_the_retries_that_others_need_when_a_replica_dies(
         both.engines[0].ill = "reset"
         address = both.source.current[0].address
 
-        async def has_ended(self: object, replica: object) -> bool:
-            return getattr(replica, "address", None) == address
+        async def liveness(self: object, replica: Replica) -> Liveness:
+            return Liveness.ENDED if replica.address == address else Liveness.LIVES
 
-        monkeypatch.setattr("paceline.gateway.proxy.upstream.Upstreams.has_ended", has_ended)
+        monkeypatch.setattr(Upstreams, "liveness", liveness)
         both.source.current = [*both.source.current]
         answers = [await both.ask() for _ in range(3)]
         assert [answer.status_code for answer in answers] == [200] * 3
