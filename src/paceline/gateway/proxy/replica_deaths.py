@@ -78,10 +78,11 @@ class ReplicaDeaths:
             suspects = list(self._suspects.values())
             await asyncio.gather(*(self._look_at(one.replica) for one in suspects))
             now_s = _now_s()
-            num_dying = sum(now_s < one.dying_until_s for one in self._suspects.values())
+            left_s = [one.dying_until_s - now_s for one in self._suspects.values()]
+            num_dying = sum(one > 0 for one in left_s)
             if self.num >= max_deaths or self.num + num_dying < max_deaths:
                 return True
-            await asyncio.sleep(pause_s)
+            await asyncio.sleep(min(pause_s, max(left_s)))
             pause_s *= 2
 
     async def _look_at(self, replica: Replica) -> Liveness:

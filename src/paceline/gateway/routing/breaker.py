@@ -352,8 +352,8 @@ class _Breaker:
 
     def _fails_too_often(self, now_s: float) -> bool:
         served = self._served.total(now_s)
-        failed = (self._failures[one].total(now_s) for one in _COUNTED)
-        record = Record(served, *failed, num_streaming=len(self._streaming))
+        at_fault, agreed, undecided, shed = (self._failures[one].total(now_s) for one in _COUNTED)
+        record = Record(served, at_fault, agreed, undecided, shed, len(self._streaming))
         return fails_too_often(record, self._settings)
 
 
