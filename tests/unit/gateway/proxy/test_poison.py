@@ -207,7 +207,7 @@ async def test_a_replica_whose_answers_make_the_gateway_fail_is_taken_out(
         monkeypatch.setattr("paceline.gateway.proxy.attempt.error_in", fail)
         answers = [await both.ask() for _ in range(4)]
         assert {answer.json()["error"]["code"] for answer in answers} == {"internal_error"}
-        assert both.breakers() == ["open", "closed"]
+        await until(lambda: both.breakers() == ["open", "closed"])
 
 
 @pytest.mark.parametrize("is_stream", [False, True])
