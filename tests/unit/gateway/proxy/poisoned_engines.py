@@ -9,11 +9,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import httpx
 from aiohttp import web
 
 from paceline.gateway import Replica, RunningGateway, serve_gateway
+from paceline.gateway.proxy import replica_deaths
 from paceline.gateway.settings import FailureSettings
 from unit.gateway.conftest import SETTINGS, FixedReplicas, chat
 from unit.gateway.fake_engine import MODEL, FakeEngine
@@ -146,10 +148,14 @@ class Fleet:
 
 @asynccontextmanager
 async def fleet(
-    num: int, failures: FailureSettings = FAILURES, **changes: Any
+    num: int, failures: FailureSettings = FAILURES, dying_s: float = 0.01, **changes: Any
 ) -> AsyncIterator[Fleet]:
-    """The replicas are r0, r1, …; an idle gateway chooses the first one."""
+    """The replicas are r0, r1, …; an idle gateway chooses the first one.
+
+    `dying_s`: how long the gateway waits for a replica that failed a request to exit.
+    """
     async with AsyncExitStack() as stack:
+        stack.enter_context(mock.patch.object(replica_deaths, "DYING_S", dying_s))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         engines = [
             await stack.enter_async_context(PoisonedEngine(folder / f"{n}.sock"))

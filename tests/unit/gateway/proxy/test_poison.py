@@ -180,7 +180,7 @@ SAID += [(way, True) for way in ("event_503", "event_in_words", "abort", "cut", 
 async def test_poison_ends_two_engines_whatever_they_say_before_they_exit(
     way: int | str, is_stream: bool
 ) -> None:
-    async with fleet(4) as four:
+    async with fleet(4, dying_s=60) as four:
         for engine in four.engines:
             engine.poison, engine.exits = way, True
         await four.ask(POISON, stream=is_stream)
