@@ -58,24 +58,9 @@ class RequestRunner:
     """Runs one request; use it once."""
 
     __slots__ = (
-        "_answer",
-        "_chooser",
-        "_deadline",
-        "_deaths",
-        "_failure",
-        "_history",
-        "_is_refused",
-        "_outcome",
-        "_plan",
-        "_receive",
-        "_reply",
-        "_request_id",
-        "_reserved",
-        "_route",
-        "_scope",
-        "_services",
-        "_times",
-        "_verdicts",
+        "_answer", "_chooser", "_deadline", "_deaths", "_failure", "_history", "_is_refused",
+        "_outcome", "_plan", "_receive", "_reply", "_request_id", "_reserved", "_route", "_scope",
+        "_services", "_times", "_verdicts",
     )  # fmt: skip
 
     _deadline: Deadline
