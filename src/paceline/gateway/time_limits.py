@@ -34,9 +34,24 @@ DETOKENISE_TIMEOUT_S = 10.0
 """A replica that is to continue a stream must return the text of its token ids within this time.
 Chosen empirically: some thousand tokens take milliseconds."""
 ENDED_CHECK_S = 1.0
-"""A replica that broke off an answer must answer its health check within this time, or it is not
-known whether it has ended. Chosen empirically: a replica that has ended refuses the connection at
-once."""
+"""A replica that failed a request must answer its health check within this time, or it counts as
+one that ended or hung under the request. Chosen empirically: a replica that has ended refuses the
+connection at once."""
+DYING_S = 1.0
+"""A replica that failed a request may end this much later because of it: a third replica gets the
+request only then. Chosen empirically: engines exit within a second of their last error."""
+ENDED_RECHECK_S = 0.05
+"""Time between the first two looks at such a replica; it doubles with each. Chosen empirically."""
+OPINION_FIRST_BYTE_S = 5.0
+"""A replica asked whether it would refuse a request, too, must send the first byte of a stream
+within this time; then the client gets the refusal. Chosen empirically: a refusal takes
+milliseconds."""
+OPINION_WHOLE_S = 30.0
+"""The same for an answer that is not streamed, which has no byte before its end. Chosen
+empirically: a shorter limit would let one faulty replica refuse good requests."""
+ERROR_BODY_S = 1.0
+"""The body of an error must arrive within this time; then its status alone counts. Chosen
+empirically: it comes with the status."""
 REPLICA_RECHECK_S = 0.05
 """A failed request that waits for a replica first checks for one after this time. Chosen
 empirically."""

@@ -57,9 +57,12 @@ class Answer:
         """Why the stream cannot be continued on another replica; None when it can."""
         return self._why_not_tracked if self._stream is None else self._stream.why_not
 
-    async def attempt(self, lease: Lease) -> AttemptEnd:
-        """One attempt: from the beginning, or from the last token that the client has received."""
-        attempt = Attempt(self._context, lease)
+    async def attempt(self, lease: Lease, *, is_opinion: bool = False) -> AttemptEnd:
+        """One attempt: from the beginning, or from the last token that the client has received.
+
+        `is_opinion`: another replica has refused the request, so this one must answer soon.
+        """
+        attempt = Attempt(self._context, lease, is_opinion=is_opinion)
         if self._reply.delivered.has_data:
             return await self._continue(attempt, lease)
         return await self._begin(attempt, lease.replica)

@@ -41,7 +41,7 @@ from paceline.gateway.proxy.upstream import (
 from paceline.gateway.requests.plan import RequestPlan
 from paceline.gateway.requests.validation import CheckedRequest
 from paceline.gateway.settings import GatewaySettings
-from paceline.gateway.time_limits import CLOSING_EVENTS_S
+from paceline.gateway.time_limits import CLOSING_EVENTS_S, OPINION_FIRST_BYTE_S, OPINION_WHOLE_S
 from paceline.gateway.usage import usage_in
 
 logger = logging.getLogger(__name__)
@@ -79,11 +79,11 @@ class Attempt:
     """One request to one replica."""
 
     __slots__ = (
-        "_closes_at_s", "_hops", "_is_cut_off", "_lease", "_observer", "_reply", "_request",
-        "_request_id", "_reserved", "_settings", "_upstreams",
+        "_closes_at_s", "_hops", "_is_cut_off", "_is_opinion", "_lease", "_observer", "_reply",
+        "_request", "_request_id", "_reserved", "_settings", "_upstreams",
     )  # fmt: skip
 
-    def __init__(self, context: RequestContext, lease: Lease) -> None:
+    def __init__(self, context: RequestContext, lease: Lease, *, is_opinion: bool = False) -> None:
         self._request = context.request
         self._request_id = context.plan.request_id
         self._hops = context.plan.hops
@@ -93,6 +93,7 @@ class Attempt:
         self._settings = context.settings
         self._reserved = context.reserved
         self._lease = lease
+        self._is_opinion = is_opinion
         self._closes_at_s: float | None = None
         """When the stream is ended whose answer is complete; None before."""
         self._is_cut_off = False
@@ -106,6 +107,8 @@ class Attempt:
         settings = self._settings
         is_stream = self._request.is_stream
         limit_s = settings.first_byte_timeout_s if is_stream else settings.response_timeout_s
+        if self._is_opinion:
+            limit_s = min(limit_s, OPINION_FIRST_BYTE_S if is_stream else OPINION_WHOLE_S)
         self._lease.watch_progress(is_stream=is_stream)
         num_reserved = self._reserved.num_bytes
         try:
@@ -113,7 +116,8 @@ class Attempt:
                 self._lease.on_cut(limit.expire)
                 return await self._exchange(path, body, relay, limit)
         except TimeoutError:
-            if not is_stream and not self._lease.is_cut:
+            may_be_slow = not is_stream or (self._is_opinion and not self._lease.has_answered)
+            if may_be_slow and not self._lease.is_cut:
                 return too_slow(limit_s)
             return timed_out(settings.stall_timeout_s if self._lease.has_answered else limit_s)
         except TooLarge:
@@ -136,7 +140,7 @@ class Attempt:
         )
         self._lease.own(response)
         if response.status != 200:
-            body = b"" if response.is_encoded else await response.read_start(_MAX_ERROR_BYTES)
+            body = b"" if response.is_encoded else await response.read_error(_MAX_ERROR_BYTES)
             return self._failed(response.status, body)
         if response.is_encoded:
             raise Broken("the answer is compressed, which the request refuses")

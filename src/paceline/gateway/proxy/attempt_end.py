@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from paceline.gateway.http.errors import Problem, unavailable
+from paceline.gateway.http.errors import INTERNAL, Problem, unavailable
 from paceline.gateway.outcomes import Outcome
 from paceline.gateway.proxy.engine_errors import UNSUPPORTED
 from paceline.gateway.routing.verdicts import Suspicion
@@ -65,6 +65,8 @@ class AttemptEnd:
         if self.is_death or self.is_unsupported:
             return None
         if self.outcome is Outcome.ENGINE_REFUSED:
+            if self.is_busy:
+                return Suspicion.OVERLOAD
             # Another replica may have a longer context.
             is_too_long = self.problem is not None and self.problem.code == _TOO_LONG
             return None if is_too_long else Suspicion.REFUSAL
@@ -72,7 +74,10 @@ class AttemptEnd:
 
 
 _TOO_LONG = "context_length_exceeded"
-_ERRORS = (Outcome.ENGINE_ERROR, Outcome.MISDIRECTED, Outcome.BROKEN, Outcome.TIMED_OUT)
+_ERRORS = (
+    Outcome.ENGINE_ERROR, Outcome.MISDIRECTED, Outcome.BROKEN, Outcome.TIMED_OUT,
+    Outcome.INTERNAL_ERROR,
+)  # fmt: skip
 
 COMPLETED = AttemptEnd(Outcome.COMPLETED)
 
@@ -96,6 +101,11 @@ def not_sent(detail: str, settings: GatewaySettings) -> AttemptEnd:
     """The gateway itself could not open a connection."""
     message = "The gateway cannot open a connection to the engine at the moment."
     return AttemptEnd(Outcome.NOT_SENT, unavailable(message, settings.retry_after_s), detail)
+
+
+def failed_here() -> AttemptEnd:
+    """The gateway raised an exception, perhaps because of what the replica sent."""
+    return AttemptEnd(Outcome.INTERNAL_ERROR, INTERNAL, "the gateway raised an exception")
 
 
 def too_slow(limit_s: float) -> AttemptEnd:

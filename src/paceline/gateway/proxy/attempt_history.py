@@ -11,7 +11,7 @@ class AttemptHistory:
     """The attempts of one request. The fields of `FailureContext` define the counts."""
 
     __slots__ = (
-        "_end", "_num_continuations", "_num_deaths", "_num_refusals", "_num_repeating_errors",
+        "_end", "_num_continuations", "_num_refusals", "_num_repeating_errors",
         "num_attempts", "refusal",
     )  # fmt: skip
 
@@ -20,8 +20,7 @@ class AttemptHistory:
 
     def __init__(self) -> None:
         self.num_attempts = 0
-        self._num_continuations = self._num_deaths = 0
-        self._num_repeating_errors = self._num_refusals = 0
+        self._num_continuations = self._num_repeating_errors = self._num_refusals = 0
         self.refusal: AttemptEnd | None = None
         """The last attempt that ended with a 4xx which is not due to load."""
 
@@ -36,7 +35,6 @@ class AttemptHistory:
         if end.outcome not in (Outcome.UNREACHABLE, Outcome.NOT_SENT):
             self.num_attempts += not continues
             self._num_continuations += continues
-        self._num_deaths += end.is_death
         self._num_repeating_errors += end.repeats
         if end.is_refusal:
             self._num_refusals += 1
@@ -48,6 +46,7 @@ class AttemptHistory:
         *,
         has_client_bytes: bool,
         can_continue: bool,
+        num_deaths: int,
         wants_opinion: bool,
         waited_s: float,
         has_other_replica: bool,
@@ -65,7 +64,7 @@ class AttemptHistory:
             can_continue=can_continue,
             num_attempts=self.num_attempts,
             num_continuations=self._num_continuations,
-            num_deaths=self._num_deaths,
+            num_deaths=num_deaths,
             num_repeating_errors=self._num_repeating_errors,
             num_refusals=self._num_refusals,
             wants_opinion=wants_opinion,

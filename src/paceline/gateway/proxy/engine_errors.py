@@ -64,6 +64,17 @@ MISDIRECTED = "engine_misdirected"
 UNSUPPORTED = "unsupported_parameter"
 """Code of an engine's refusal because of how it is configured: one that does not draft may serve
 the request."""
+_IS_STATUS = re.compile(r"[45]\d\d\Z", re.ASCII)
+_WORDS = tuple(
+    (re.compile(words, re.IGNORECASE), status)
+    for words, status in (
+        (r"rate.?limit|too.?many.?requests|insufficient.?quota", 429),
+        (r"unavailable|overloaded|server_stopping|misdirected|slow_down|buffers_full", 503),
+        (r"timeout|timed_out|deadline_exceeded", 504),
+        (r"context_length|invalid_(request|value|prompt)|BadRequest|unsupported_param", 400),
+    )
+)
+"""Codes and types of errors, as other gateways (this one, too), OpenAI and vLLM name them."""
 _OUTPUT_PARAMS = ("max_tokens", "max_completion_tokens")
 
 
@@ -127,10 +138,25 @@ def is_death(status: int, body: bytes, dialect: str = "vllm") -> bool:
 
 
 def status_in(body: bytes) -> int:
-    """The HTTP status that an error event inside a stream stands for; 500 when it names none."""
+    """The HTTP status that an error event inside a stream stands for; 500 when it names none.
+
+    A number counts before words, the code before the type.
+
+    >>> status_in(b'{"error": {"type": "service_unavailable_error", "code": "engine_unavailable"}}')
+    503
+    """
     error = _error_object(body)
-    code = error.get("code", error.get("http_status_code"))  # the latter is TGI's
-    return code if isinstance(code, int) and 400 <= code <= 599 else 500
+    named = [error.get(name) for name in ("code", "http_status_code", "status", "type")]
+    for value in named:
+        number = int(value) if isinstance(value, str) and _IS_STATUS.match(value) else value
+        if isinstance(number, int) and 400 <= number <= 599:
+            return number
+    for value in named:
+        if isinstance(value, str):
+            status = next((status for words, status in _WORDS if words.search(value)), None)
+            if status is not None:
+                return status
+    return 500
 
 
 def scrub(message: str) -> str:

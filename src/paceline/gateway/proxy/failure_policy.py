@@ -30,6 +30,10 @@ class Step(StrEnum):
     """Send the client the problem."""
 
 
+LAST_STEPS = (Step.FINISHED, Step.REFUSE, Step.GIVE_UP)
+"""Those after which there is no further attempt."""
+
+
 class RetryReason(StrEnum):
     """Why this step; for the log and for tests."""
 
@@ -81,8 +85,7 @@ class FailureContext:
     """Attempts that continued it, this one included; those that did not reach an engine are left
     out."""
     num_deaths: int
-    """Attempts, this one included, whose replica ended, or hung so that all its attempts were
-    ended."""
+    """Attempts, this one included, whose replica ended or hung, at once or a moment later."""
     num_repeating_errors: int
     """Attempts, this one included, that ended with an error which the same request is likely to
     cause again: an engine's 500 after which the engine still serves."""
@@ -114,6 +117,10 @@ _ENDS = {
     Outcome.INTERNAL_ERROR: Decision(Step.GIVE_UP, RetryReason.OWN_FAULT),
 }
 """Outcomes that another replica would not change."""
+_NO_OPINION_NEEDED = (
+    Outcome.COMPLETED, Outcome.CLIENT_GONE, Outcome.SHUT_DOWN, Outcome.REFUSED, Outcome.TOO_LARGE,
+)  # fmt: skip
+"""Outcomes that the client gets although another replica refused the request."""
 
 
 def next_step(end: FailureContext, settings: FailureSettings) -> Decision:
@@ -139,13 +146,14 @@ def next_step(end: FailureContext, settings: FailureSettings) -> Decision:
        begun: WAIT_FOR_REPLICA if one that failed otherwise can take it now, else GIVE_UP.
     9. It has waited less than `replica_wait_s`: WAIT_FOR_REPLICA, else GIVE_UP.
 
-    Where a request that one replica refused is given up after others have failed it, the step is
-    REFUSE.
+    Where a request that one replica refused is given up after others have failed it, or another has
+    not answered in time, the step is REFUSE.
     """
     decision = _decide(end, settings)
     was_refused = end.num_refusals > 0 and end.outcome is not Outcome.ENGINE_REFUSED
-    is_open = decision.step in (Step.GIVE_UP, Step.WAIT_FOR_REPLICA)
-    if was_refused and is_open and not end.has_client_bytes and end.outcome not in _ENDS:
+    if not was_refused or end.has_client_bytes or end.outcome in _NO_OPINION_NEEDED:
+        return decision
+    if decision.step in (Step.GIVE_UP, Step.WAIT_FOR_REPLICA) or end.outcome is Outcome.TIMED_OUT:
         return Decision(Step.REFUSE, RetryReason.NO_SECOND_OPINION)
     return decision
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from dataclasses import replace
 
 from paceline.gateway.admission import Overloaded, RefusalReason
 from paceline.gateway.admission.queue import Slot
@@ -30,15 +29,22 @@ from paceline.gateway.metrics.request_times import RequestTimes
 from paceline.gateway.outcomes import Continuation, Outcome
 from paceline.gateway.proxy.answer import Answer
 from paceline.gateway.proxy.attempt import RequestContext
-from paceline.gateway.proxy.attempt_end import COMPLETED, AttemptEnd
+from paceline.gateway.proxy.attempt_end import COMPLETED, AttemptEnd, failed_here
 from paceline.gateway.proxy.attempt_history import AttemptHistory
-from paceline.gateway.proxy.failure_policy import RetryReason, Step, next_step
+from paceline.gateway.proxy.failure_policy import (
+    LAST_STEPS,
+    Decision,
+    RetryReason,
+    Step,
+    next_step,
+)
 from paceline.gateway.proxy.lease import Lease
 from paceline.gateway.proxy.replica_chooser import ReplicaChooser
+from paceline.gateway.proxy.replica_deaths import ReplicaDeaths
 from paceline.gateway.proxy.request_verdicts import RequestVerdicts
 from paceline.gateway.proxy.retry_budget import Charge
 from paceline.gateway.proxy.services import GatewayServices
-from paceline.gateway.replicas import named, of_model, was_stopped
+from paceline.gateway.replicas import Replica, of_model
 from paceline.gateway.requests.deadline import Deadline, deadline_of
 from paceline.gateway.requests.plan import RequestPlan, make_plan
 from paceline.gateway.requests.routes import Route
@@ -52,23 +58,9 @@ class RequestRunner:
     """Runs one request; use it once."""
 
     __slots__ = (
-        "_answer",
-        "_chooser",
-        "_deadline",
-        "_failure",
-        "_history",
-        "_is_refused",
-        "_outcome",
-        "_plan",
-        "_receive",
-        "_reply",
-        "_request_id",
-        "_reserved",
-        "_route",
-        "_scope",
-        "_services",
-        "_times",
-        "_verdicts",
+        "_answer", "_chooser", "_deadline", "_deaths", "_failure", "_history", "_is_refused",
+        "_outcome", "_plan", "_receive", "_reply", "_request_id", "_reserved", "_route", "_scope",
+        "_services", "_times", "_verdicts",
     )  # fmt: skip
 
     _deadline: Deadline
@@ -94,6 +86,7 @@ class RequestRunner:
         self._reply = reply
         self._history = AttemptHistory()
         self._verdicts = RequestVerdicts(services.leases.breakers, services.opinions)
+        self._deaths = ReplicaDeaths(services)
         self._is_refused = False
         """The client gets the refusal of an earlier attempt."""
         self._outcome = Outcome.INTERNAL_ERROR
@@ -238,9 +231,9 @@ class RequestRunner:
         continues, num_tokens_before = delivered.has_data, len(delivered.ids)
         async with lease:
             lease.on_answer(self._verdicts.another_answers)
-            end = await answer.attempt(lease)
-            if end.problem is not None and await self._has_died(lease, end):
-                end = replace(end, is_death=True)
+            end = await self._exchange(lease)
+            if end.problem is not None:
+                end = await self._deaths.note_failed(lease, end)
             lease.end(end.outcome, awaits_verdict=end.suspicion is not None)
         self._verdicts.ended(lease.ticket, end, had_begun=continues or lease.has_answered)
         self._history.note(end, continues=continues)
@@ -261,20 +254,17 @@ class RequestRunner:
                 return COMPLETED
         return end
 
-    async def _has_died(self, lease: Lease, end: AttemptEnd) -> bool:
-        """Whether the replica has ended or hung, not merely this connection, and nobody meant it
-        to end."""
-        if lease.is_cut:
-            return True
-        if end.is_death or end.outcome is not Outcome.BROKEN:
-            return end.is_death
-        services, replica = self._services, lease.replica
-        if was_stopped(replica, named(services.source.replicas(), replica.name)):
-            return False
-        if not await services.upstreams.has_ended(replica):
-            return False
-        services.leases.found_ended(replica.name)
-        return True
+    async def _exchange(self, lease: Lease) -> AttemptEnd:
+        """The attempt itself. A fault of the gateway may be caused by what the replica sent, so it
+        ends the attempt like one of the replica."""
+        is_opinion = self._history.refusal is not None and not self._reply.delivered.has_data
+        try:
+            return await self._answer.attempt(lease, is_opinion=is_opinion)
+        except (ClientGone, Refusal):
+            raise
+        except Exception:
+            logger.exception("request %s: fault in the gateway", self._request_id)
+            return failed_here()
 
     async def _finish(
         self, end: AttemptEnd | None, request: CheckedRequest, tenant: Tenant | None
@@ -301,11 +291,15 @@ class RequestRunner:
 
     async def _choose_next(self, end: AttemptEnd) -> Lease | None:
         """The lease that follows a failed attempt; None when the client gets the error."""
-        replica = self._chooser.choose()
         charge = Charge(end.may_be_own_fault, self._plan.tenant)
-        step, reason = self._decide(end, charge, has_other_replica=replica is not None)
+        replica, decision = self._decide(charge)
+        if decision.step not in LAST_STEPS and await self._deaths.look_back():
+            replica, decision = self._decide(charge)
+        step, reason = decision.step, decision.reason
+        why_not = self._why_not_continued
+        self._log(step.value, reason.value, f" ({why_not})" if why_not else "")
         self._is_refused = step is Step.REFUSE
-        if step in (Step.FINISHED, Step.GIVE_UP, Step.REFUSE):
+        if step in LAST_STEPS:
             self._count_lost_stream(reason)
             return None
         if step is Step.WAIT_FOR_REPLICA:
@@ -315,27 +309,30 @@ class RequestRunner:
             return None
         return self._services.leases.lease(replica, self._plan.cost)
 
-    def _decide(
-        self, end: AttemptEnd, charge: Charge, *, has_other_replica: bool
-    ) -> tuple[Step, RetryReason]:
+    @property
+    def _why_not_continued(self) -> str | None:
+        """Why a stream that the client has begun to read cannot be continued."""
+        return self._answer.why_not_continued if self._reply.delivered.has_data else None
+
+    def _decide(self, charge: Charge) -> tuple[Replica | None, Decision]:
+        """The next step, and the replica that has not failed the request; None without one."""
         services, now_s = self._services, time.monotonic()
-        has_client_bytes = self._reply.delivered.has_data
-        why_not = self._answer.why_not_continued if has_client_bytes else None
+        replica = self._chooser.choose()
         decision = next_step(
             self._history.failure_context(
-                has_client_bytes=has_client_bytes,
-                can_continue=why_not is None,
+                has_client_bytes=self._reply.delivered.has_data,
+                can_continue=self._why_not_continued is None,
+                num_deaths=self._deaths.num,
                 wants_opinion=self._verdicts.wants_opinion,
                 waited_s=self._chooser.waited_s,
-                has_other_replica=has_other_replica,
+                has_other_replica=replica is not None,
                 has_failed_replica=self._chooser.choose_failed() is not None,
                 num_retries_left=services.retries.num_left(now_s, charge),
                 num_continuations_left=services.continuations.num_left(now_s, charge),
             ),
             services.settings.failures,
         )
-        self._log(decision.step.value, decision.reason.value, f" ({why_not})" if why_not else "")
-        return decision.step, decision.reason
+        return replica, decision
 
     def _spend(self, after: Outcome, charge: Charge) -> bool:
         """Take the next attempt out of its budget; False when the budget is empty."""

@@ -10,7 +10,7 @@ import time
 
 from paceline.gateway.outcomes import Outcome
 from paceline.gateway.proxy.attempt_end import AttemptEnd
-from paceline.gateway.proxy.second_opinions import SecondOpinions
+from paceline.gateway.proxy.second_opinions import RefusalKind, SecondOpinions, refusal_kind
 from paceline.gateway.routing.breaker import Breakers, Ticket
 from paceline.gateway.routing.verdicts import (
     FailedAttempt,
@@ -41,7 +41,7 @@ class RequestVerdicts:
         """All of the request."""
         self._open: list[tuple[Ticket, FailedAttempt]] = []
         """Those without a verdict."""
-        self._refusals: dict[str, AttemptEnd] = {}
+        self._refusals: dict[str, RefusalKind] = {}
         """By replica."""
         self.wants_opinion = False
         """Whether to ask another replica before the client gets the refusal that has just come."""
@@ -55,6 +55,7 @@ class RequestVerdicts:
             verdict = verdict_when_another_answers(attempt)
             if verdict is None:
                 self._open.append((ticket, attempt))
+                self._breakers.replaced(ticket)
             else:
                 self._decide(ticket, verdict)
 
@@ -62,23 +63,21 @@ class RequestVerdicts:
         """An attempt ended. If it is a suspicion, its lease has suspended the ticket."""
         if end.outcome is Outcome.COMPLETED:
             self.close(is_served=True)
-            for name in self._refusals:
-                self._opinions.note(name, self.tenant, agrees=False)
+            for kind in self._refusals.values():
+                self._opinions.note(kind, time.monotonic(), agrees=False)
         if end.suspicion is not None:
-            attempt = FailedAttempt(ticket.name, end.suspicion, had_begun)
+            attempt = FailedAttempt(ticket.name, end.suspicion, had_begun, end.repeats)
             is_known = any(one.replica == ticket.name for one in self._failed)
             self._failed.append(attempt)
             if is_known:  # one request counts once, however often the replica failed it
                 self._decide(ticket, Verdict.NO_FAULT)
             else:
                 self._open.append((ticket, attempt))
+        self.wants_opinion = False
         if end.is_refusal:
-            self._note_refusal(ticket.name, end)
-        self.wants_opinion = (
-            len(self._refusals) == 1
-            and end.is_refusal
-            and self._opinions.is_wanted(ticket.name, self.tenant)
-        )
+            kind = self._note_refusal(ticket.name, end)
+            is_first = len(self._refusals) == 1
+            self.wants_opinion = is_first and self._opinions.is_wanted(kind, time.monotonic())
 
     def close(self, *, is_served: bool) -> None:
         """The request ended. May be repeated."""
@@ -86,17 +85,17 @@ class RequestVerdicts:
         for ticket, attempt in waiting:
             self._decide(ticket, verdict_at_end(attempt, self._failed, is_served=is_served))
 
-    def _note_refusal(self, replica: str, end: AttemptEnd) -> None:
-        """Two replicas agree if they refuse with the same status."""
+    def _note_refusal(self, replica: str, end: AttemptEnd) -> RefusalKind:
+        """Two replicas agree if they refuse with the same status, each in its own words."""
+        assert end.problem is not None
+        status, now_s = end.problem.status, time.monotonic()
+        kind = refusal_kind(replica, self.tenant, status, end.problem.message)
         for name, other in self._refusals.items():
-            if name != replica and _status(other) == _status(end):
-                self._opinions.note(name, self.tenant, agrees=True)
-                self._opinions.note(replica, self.tenant, agrees=True)
-        self._refusals[replica] = end
+            if name != replica and other.status == status:
+                self._opinions.note(other, now_s, agrees=True)
+                self._opinions.note(kind, now_s, agrees=True)
+        self._refusals[replica] = kind
+        return kind
 
     def _decide(self, ticket: Ticket, verdict: Verdict) -> None:
         self._breakers.decided(ticket, verdict, time.monotonic())
-
-
-def _status(end: AttemptEnd) -> int | None:
-    return None if end.problem is None else end.problem.status

@@ -39,8 +39,9 @@ class RetryBudget:
 
     There are two such buckets of the same size: one for requests whose replica ended or cannot be
     reached, and one for requests that may have caused the failure themselves. Of the second, one
-    tenant may use half. So requests that make engines fail leave what others need when a replica
-    dies. If every attempt fails, the engines receive only 1 + 2 · `fraction` times the requests.
+    tenant may use half, at least one. So requests that make engines fail leave what others need
+    when a replica dies. If every attempt fails, the engines receive only 1 + 2 · `fraction` times
+    the requests.
 
     Limitation: each of several gateways has a reserve of its own.
 
@@ -75,7 +76,7 @@ class RetryBudget:
             if charge.tenant is not None:
                 of_tenant = self._of_tenants.get(charge.tenant)
                 spent = 0.0 if of_tenant is None else of_tenant.total(now_s)
-                left = min(left, _MAX_TENANT_FRACTION * earned - spent)
+                left = min(left, max(1, _MAX_TENANT_FRACTION * earned) - spent)
         return max(0, math.floor(left + 1e-9))
 
     def try_spend(self, now_s: float, charge: Charge = OUTAGE) -> bool:

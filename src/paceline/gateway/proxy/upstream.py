@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import suppress
+from enum import Enum, auto
 from types import TracebackType
 
 import aiohttp
@@ -18,7 +20,7 @@ from paceline.gateway.hops import HOPS_HEADER
 from paceline.gateway.own_limits import is_own_limit
 from paceline.gateway.replicas import Replica
 from paceline.gateway.settings import GatewaySettings
-from paceline.gateway.time_limits import ENDED_CHECK_S
+from paceline.gateway.time_limits import ENDED_CHECK_S, ERROR_BODY_S
 
 _READ_BUFFER_BYTES = 16 * 1024
 """aiohttp reads ahead twice as much, for a client that reads slowly. `REQUEST_BYTES` covers it."""
@@ -50,6 +52,16 @@ class Broken(Exception):
 
 class TooLarge(Exception):
     """The body is longer than the caller takes."""
+
+
+class Liveness(Enum):
+    """What a replica's health check says."""
+
+    LIVES = auto()
+    SILENT = auto()
+    """No answer in time: it hangs, has ended while something keeps its socket, or is slow."""
+    ENDED = auto()
+    """It refuses or resets the connection, or answers a 5xx."""
 
 
 class UpstreamResponse:
@@ -96,11 +108,14 @@ class UpstreamResponse:
             part = b""
         return b"".join(parts)
 
-    async def read_start(self, max_bytes: int) -> bytes:
-        """The first `max_bytes` of the body, or all of it. May raise `Broken`."""
+    async def read_error(self, max_bytes: int) -> bytes:
+        """The body of an error: its first `max_bytes`, or what arrives of it within a second,
+        also when it breaks off: the status is known."""
         body = b""
-        while len(body) < max_bytes and (part := await self.read_some()):
-            body += part
+        with suppress(Broken, TimeoutError):
+            async with asyncio.timeout(ERROR_BODY_S):
+                while len(body) < max_bytes and (part := await self.read_some()):
+                    body += part
         return body[:max_bytes]
 
     async def read_contents(self) -> bytes:
@@ -182,9 +197,11 @@ class Upstreams:
             raise Broken(_reason(error)) from error
         return UpstreamResponse(response)
 
-    async def has_ended(self, replica: Replica) -> bool:
-        """Whether the replica has ended: it refuses or resets a connection, or its health check
-        answers a 5xx. One that does not answer in time has not. Does not raise."""
+    async def liveness(self, replica: Replica) -> Liveness:
+        """What the replica's health check says. Does not raise.
+
+        When the gateway itself cannot open a connection, the replica counts as living.
+        """
         session, base = self._session(replica)
         headers = {} if replica.key is None else {"authorization": f"Bearer {replica.key}"}
         path = DIALECTS[replica.dialect].health_path
@@ -192,11 +209,12 @@ class Upstreams:
             async with asyncio.timeout(ENDED_CHECK_S):
                 response = await session.get(base + path, headers=headers, allow_redirects=False)
         except TimeoutError:
-            return False
+            return Liveness.SILENT
         except (aiohttp.ClientError, OSError) as error:
-            return not (isinstance(error, aiohttp.ClientConnectorDNSError) or is_own_limit(error))
+            is_own = isinstance(error, aiohttp.ClientConnectorDNSError) or is_own_limit(error)
+            return Liveness.LIVES if is_own else Liveness.ENDED
         response.close()
-        return response.status >= 500
+        return Liveness.ENDED if response.status >= 500 else Liveness.LIVES
 
     def _session(self, replica: Replica) -> tuple[aiohttp.ClientSession, str]:
         session = self._sessions.get(replica.address)

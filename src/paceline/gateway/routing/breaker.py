@@ -35,7 +35,7 @@ _NUM_EAGER_TRIALS = 3
 empirically: a client may have to wait for such a trial to fail."""
 
 
-_COUNTED = (Verdict.AT_FAULT, Verdict.AGREED, Verdict.UNDECIDED)
+_COUNTED = (Verdict.AT_FAULT, Verdict.AGREED, Verdict.UNDECIDED, Verdict.SHED)
 
 
 class BreakerState(StrEnum):
@@ -64,7 +64,8 @@ class _Role(Enum):
     SAMPLE = auto()
     PROBE = auto()
     FORCED = auto()
-    """Begun although the breaker was open, because all others were too. Its end is not counted."""
+    """Begun although the breaker was open, because all others were too. Its end is not counted; it
+    only shows whether the replica accepts connections."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -160,8 +161,16 @@ class Breakers:
         if breaker is not None:
             breaker.decided(ticket, verdict, now_s)
 
+    def replaced(self, ticket: Ticket) -> None:
+        """Another replica serves the request of this suspended attempt now; the verdict comes at
+        its end. `num_undecided` leaves it out: a stream may last long."""
+        breaker = self._breakers.get(ticket.name)
+        if breaker is not None:
+            breaker.replaced(ticket)
+
     def num_undecided(self, name: str) -> int:
-        """Attempts on the replica that failed and whose verdict has not come.
+        """Attempts on the replica that failed, whose verdict has not come, and whose request no
+        other replica serves yet.
 
         They count as load there. Else a replica that fails at once would look idle, and get most of
         the requests.
@@ -268,10 +277,15 @@ class _Breaker:
             self.close(now_s)
         elif ticket.role is _Role.SAMPLE:
             self._streaming.add(ticket)
+        else:
+            self.is_mute = False
 
     def suspended(self, ticket: Ticket) -> None:
         self._suspended.add(ticket)
         self._streaming.discard(ticket)
+
+    def replaced(self, ticket: Ticket) -> None:
+        self._suspended.discard(ticket)
 
     def decided(self, ticket: Ticket, verdict: Verdict, now_s: float) -> None:
         self._suspended.discard(ticket)
@@ -295,7 +309,10 @@ class _Breaker:
         if ticket is self._probe:
             self._probe = None
         is_failure = outcome in _FAILURES
-        if ticket.role is _Role.FORCED or not (is_failure or outcome is Outcome.COMPLETED):
+        if ticket.role is _Role.FORCED:
+            self.is_mute = self.is_mute or outcome is Outcome.UNREACHABLE
+            return
+        if not (is_failure or outcome is Outcome.COMPLETED):
             return
         if ticket.role is _Role.PROBE:
             if is_failure:
@@ -334,9 +351,9 @@ class _Breaker:
         self._streaming: set[Ticket] = set()
 
     def _fails_too_often(self, now_s: float) -> bool:
-        at_fault, agreed, undecided = (self._failures[one].total(now_s) for one in _COUNTED)
         served = self._served.total(now_s)
-        record = Record(served, at_fault, agreed, undecided, len(self._streaming))
+        at_fault, agreed, undecided, shed = (self._failures[one].total(now_s) for one in _COUNTED)
+        record = Record(served, at_fault, agreed, undecided, shed, len(self._streaming))
         return fails_too_often(record, self._settings)
 
 

@@ -35,8 +35,9 @@ class FailureSettings:
     """Most continuations of one stream. A proxy that cuts connections after a minute then allows
     streams of some ten minutes."""
     max_replica_deaths: int = 2
-    """A request under which this many replicas have ended or hung is given up, however many tokens
-    came between: it is likely to be the cause, and would end all others too."""
+    """A request under which this many replicas have ended or hung, at once or a moment after they
+    failed it, is given up, however many tokens came between: it is likely to be the cause, and
+    would end all others too."""
     retry_fraction: float = 0.2
     """Retries may add this share to the requests of the last 10 s (Finagle's default)."""
     retry_reserve: int = 256

@@ -111,6 +111,18 @@ async def test_an_answer_in_one_piece_that_has_begun_cannot_hold_an_error() -> N
     assert [message["type"] for message in connection.messages] == ["http.response.start"]
 
 
+async def test_comments_between_named_events_have_no_number() -> None:
+    """However they come: between events, at the beginning, or alone."""
+    connection = Connection()
+    reply = ClientResponse(connection.send, "id", names_events=True)
+    await reply.begin_stream()
+    await reply.comment(b": ping\n\n")
+    await reply.chunk(AnswerPart(b": ping\n\nevent: a\ndata: 1\n\n: ping\n\n: ping\n\n"))
+    await reply.chunk(AnswerPart(b"event: b\n: within\ndata: 2\n\n"))
+    await reply.problem(STOPPING)
+    assert b'"sequence_number":2' in connection.messages[-1]["body"]
+
+
 async def test_named_events_are_numbered_by_those_that_were_sent() -> None:
     connection = Connection()
     reply = ClientResponse(connection.send, "id", names_events=True)

@@ -9,11 +9,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import httpx
 from aiohttp import web
 
 from paceline.gateway import Replica, RunningGateway, serve_gateway
+from paceline.gateway.proxy import replica_deaths
 from paceline.gateway.settings import FailureSettings
 from unit.gateway.conftest import SETTINGS, FixedReplicas, chat
 from unit.gateway.fake_engine import MODEL, FakeEngine
@@ -28,6 +30,9 @@ TOKEN = {**delta("def ", [7])}
 TOKEN["choices"] = [{**TOKEN["choices"][0], "text": "def "}]
 END = {**delta("end", [8], "stop")}
 END["choices"] = [{**END["choices"][0], "text": "end"}]
+ABORT = delta("", [], "abort")
+STOPPING = {"error": {"message": "shutting down", "code": 503}}
+STOPPING_IN_WORDS = {"error": {"message": "stopping", "code": "engine_unavailable"}}
 INTERNAL = {"error": {"message": "boom", "type": "InternalServerError", "code": 500}}
 
 
@@ -36,13 +41,15 @@ class PoisonedEngine(FakeEngine):
 
     Ways to fail: a status; `event`: an error event after a token; `event_at_once`: as its first
     event; `reset`: the connection is reset before the answer; `cut`: after a token; `hang`: no
-    answer; empty for none. `holds` keeps every good answer until the event is set. The streams of
+    answer; empty for none. With `exits` the engine stops listening once it has failed poison so.
+    `holds` keeps every good answer until the event is set. The streams of
     chats in `cut_chats` are cut after a token, and can be continued.
     """
 
     poison: int | str = ""
     ill: int | str = ""
     cut_chats: int = 0
+    exits: bool = False
     num_poisoned: int = 0
     holds: asyncio.Event | None = None
     body: bytes = b"{}"
@@ -62,6 +69,8 @@ class PoisonedEngine(FakeEngine):
         is_poison = POISON in str(body.get("messages", "")) or body.get("user") == POISON
         self.num_poisoned += is_poison
         way = self.poison if is_poison else self.ill
+        if way and is_poison and self.exits:
+            return await self._fail_and_exit(request, way)
         if way:
             return await self._fail(request, way)
         if self.holds is not None:
@@ -75,6 +84,12 @@ class PoisonedEngine(FakeEngine):
             return await self._stream(request, sse(ROLE, TOKEN, END, "[DONE]"))
         return await super()._do(request, body)
 
+    async def _fail_and_exit(self, request: web.Request, way: int | str) -> web.StreamResponse:
+        response = await self._fail(request, way)
+        for site in list(self._runner.sites):
+            await site.stop()
+        return response
+
     async def _fail(self, request: web.Request, way: int | str) -> web.StreamResponse:
         if isinstance(way, int):
             headers = {"location": "https://login.example/"} if 300 <= way < 400 else {}
@@ -86,7 +101,13 @@ class PoisonedEngine(FakeEngine):
             assert request.transport is not None
             request.transport.abort()
             return web.Response()
-        parts = {"event": (ROLE, TOKEN, INTERNAL), "event_at_once": (INTERNAL,)}
+        parts = {
+            "event": (ROLE, TOKEN, INTERNAL),
+            "event_at_once": (INTERNAL,),
+            "event_503": (ROLE, TOKEN, STOPPING),
+            "event_in_words": (STOPPING_IN_WORDS,),
+            "abort": (ROLE, TOKEN, ABORT, "[DONE]"),
+        }
         return await self._stream(request, sse(*parts.get(way, (ROLE, TOKEN))))
 
     async def _stream(self, request: web.Request, data: bytes) -> web.StreamResponse:
@@ -127,10 +148,14 @@ class Fleet:
 
 @asynccontextmanager
 async def fleet(
-    num: int, failures: FailureSettings = FAILURES, **changes: Any
+    num: int, failures: FailureSettings = FAILURES, dying_s: float = 0.01, **changes: Any
 ) -> AsyncIterator[Fleet]:
-    """The replicas are r0, r1, …; an idle gateway chooses the first one."""
+    """The replicas are r0, r1, …; an idle gateway chooses the first one.
+
+    `dying_s`: how long the gateway waits for a replica that failed a request to exit.
+    """
     async with AsyncExitStack() as stack:
+        stack.enter_context(mock.patch.object(replica_deaths, "DYING_S", dying_s))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         engines = [
             await stack.enter_async_context(PoisonedEngine(folder / f"{n}.sock"))

@@ -8,14 +8,38 @@ from dataclasses import replace
 
 import pytest
 
-from paceline.gateway.proxy.second_opinions import CHECK_EVERY, NUM_TRUSTED, SecondOpinions
+from paceline.gateway.proxy import second_opinions
+from paceline.gateway.proxy.second_opinions import (
+    CHECK_EVERY,
+    NUM_TRUSTED,
+    RefusalKind,
+    SecondOpinions,
+    refusal_kind,
+)
 from unit.gateway.conftest import until
-from unit.gateway.proxy.poisoned_engines import FAILURES, fleet
+from unit.gateway.proxy.poisoned_engines import FAILURES, POISON, fleet
 
 REDIRECTS = (201, 202, 204, 206, 300, 301, 302, 303, 304, 307, 308)
 LOGINS = (401, 402, 403, 407, 511)
 REFUSALS = (400, 404, 405, 406, 408, 410, 413, 415, 421, 422, 424, 426, 451)
 BUSY = (429, 500, 501, 502, 503, 504)
+
+
+def kind(
+    replica: str = "a",
+    tenant: str | None = None,
+    status: int = 400,
+    text: str = "max_tokens is 7, not 'x'",
+) -> RefusalKind:
+    return refusal_kind(replica, tenant, status, text)
+
+
+def trusting(one: RefusalKind) -> SecondOpinions:
+    """Others agreed with this refusal at 0 s, as often as trust needs."""
+    opinions = SecondOpinions()
+    for _ in range(NUM_TRUSTED):
+        opinions.note(one, 0.0, agrees=True)
+    return opinions
 
 
 @pytest.mark.parametrize("is_stream", [False, True])
@@ -67,7 +91,10 @@ async def test_a_replica_that_refuses_at_once_gets_few_of_the_requests_that_arri
 
 
 @pytest.mark.parametrize("status", [400, 404, 422])
-async def test_bad_requests_cost_little_more_than_one_answer_each(status: int) -> None:
+async def test_bad_requests_cost_little_more_than_one_answer_each(
+    status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(second_opinions, "TRUSTED_S", 600.0)
     async with fleet(2) as both:
         for engine in both.engines:
             engine.ill, engine.body = status, b'{"error":{"message":"No such tool."}}'
@@ -119,26 +146,61 @@ async def test_a_stream_passes_a_black_hole_on_its_way_to_another_replica() -> N
 
 
 def test_a_tenant_that_sends_bad_requests_makes_no_replica_trusted_for_others() -> None:
-    opinions = SecondOpinions()
-    for _ in range(100):
-        opinions.is_wanted("a", "bad")
-        opinions.note("a", "bad", agrees=True)
-    assert not opinions.is_wanted("a", "bad")
-    assert opinions.is_wanted("a", "good")
-    assert opinions.is_wanted("b", "bad")
+    opinions = trusting(kind(tenant="bad"))
+    assert not opinions.is_wanted(kind(tenant="bad"), 0.0)
+    assert opinions.is_wanted(kind(tenant="good"), 0.0)
+    assert opinions.is_wanted(kind("b", tenant="bad"), 0.0)
+
+
+@pytest.mark.parametrize(
+    ("asked", "now_s", "expected"),
+    [
+        (kind(), 0.0, False),
+        (kind(), 4.9, False),
+        (kind(), 5.1, True),
+        (kind(text="max_tokens is 31, not 'y'"), 0.0, False),
+        (kind(text="unknown field"), 0.0, True),
+        (kind(status=404), 0.0, True),
+        (kind("b"), 0.0, True),
+    ],
+)
+def test_trust_holds_for_one_refusal_of_one_replica_and_lapses(
+    asked: RefusalKind, now_s: float, expected: bool
+) -> None:
+    """Numbers and quoted values differ from request to request."""
+    assert trusting(kind()).is_wanted(asked, now_s) is expected
+
+
+def test_trust_that_lapsed_is_earned_anew() -> None:
+    opinions = trusting(kind())
+    opinions.note(kind(), 6.0, agrees=True)
+    assert opinions.is_wanted(kind(), 6.0)
+
+
+async def test_a_trusted_replica_that_turns_bad_refuses_few_good_requests() -> None:
+    """Whatever it says: with words of its own none, with those of its true refusals three."""
+    async with fleet(2) as both:
+        first, second = both.engines
+        first.body = second.body = b'{"error":{"message":"No such tool."}}'
+        first.poison = second.poison = 400
+        for text, num_refused in (("No model.", 0), ("No such tool.", CHECK_EVERY - 1)):
+            for _ in range(NUM_TRUSTED):
+                await both.ask(POISON)
+            first.ill, first.body = 400, b'{"error":{"message":"%s"}}' % text.encode()
+            statuses = [(await both.ask()).status_code for _ in range(12)]
+            assert statuses.count(400) <= num_refused
+            first.ill, first.body = "", second.body
 
 
 def test_one_refusal_that_others_do_not_share_ends_the_trust() -> None:
-    opinions = SecondOpinions()
-    for _ in range(NUM_TRUSTED):
-        opinions.note("a", None, agrees=True)
-    assert not opinions.is_wanted("a", None)
-    opinions.note("a", None, agrees=False)
-    assert all(opinions.is_wanted("a", None) for _ in range(50))
+    opinions = trusting(kind())
+    assert not opinions.is_wanted(kind(), 0.0)
+    opinions.note(kind(), 0.0, agrees=False)
+    assert all(opinions.is_wanted(kind(), 0.0) for _ in range(50))
 
 
 def test_what_is_known_of_refusals_is_bounded() -> None:
     opinions = SecondOpinions()
     for number in range(10_000):
-        opinions.is_wanted("a", f"tenant-{number}")
-    assert len(opinions._agreed) == 4096
+        opinions.is_wanted(kind(tenant=f"tenant-{number}"), 0.0)
+    assert len(opinions._records) == 4096

@@ -138,7 +138,7 @@ def test_a_5xx_is_an_error_of_the_engine(status: int, outcome: Outcome) -> None:
         (b'{"error":{"code":400}}', 400),
         (b'{"error":{"code":599}}', 599),
         (b'{"error":{"code":600}}', 500),
-        (b'{"error":{"code":"404"}}', 500),
+        (b'{"error":{"code":"404"}}', 404),
         (b'{"error":{"http_status_code":422}}', 422),
         (b'{"error":{}}', 500),
         (b'{"error":"x"}', 500),
@@ -151,6 +151,39 @@ def test_a_5xx_is_an_error_of_the_engine(status: int, outcome: Outcome) -> None:
 )
 def test_the_status_of_an_error_event(event: bytes, status: int) -> None:
     assert status_in(event) == status
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        # of this gateway
+        ({"code": "engine_unavailable", "type": "service_unavailable_error"}, 503),
+        ({"code": "overloaded", "type": "service_unavailable_error"}, 503),
+        ({"code": "server_stopping", "type": "service_unavailable_error"}, 503),
+        ({"code": "engine_misdirected", "type": "service_unavailable_error"}, 503),
+        ({"code": "engine_timeout", "type": "timeout_error"}, 504),
+        ({"code": "rate_limited", "type": "rate_limit_error"}, 429),
+        ({"code": "invalid_value", "type": "invalid_request_error"}, 400),
+        ({"code": "engine_error", "type": "server_error"}, 500),
+        ({"code": "internal_error", "type": "server_error"}, 500),
+        # of others
+        ({"code": "server_is_overloaded"}, 503),
+        ({"code": "rate_limit_exceeded", "type": "tokens"}, 429),
+        ({"code": "context_length_exceeded"}, 400),
+        ({"code": None, "type": "service_unavailable_error"}, 503),
+        ({"type": "overloaded_error"}, 503),
+        ({"type": "ServiceUnavailableError"}, 503),
+        ({"code": "503"}, 503),
+        ({"code": "5030", "type": "x"}, 500),
+        ({"code": 14, "status": "UNAVAILABLE"}, 503),
+        ({"code": "x", "status": 503}, 503),
+        ({"code": 500, "type": "service_unavailable_error"}, 500),
+        ({"code": True, "type": ["timeout"]}, 500),
+    ],
+)
+def test_an_error_event_may_name_its_status_in_words(error: dict[str, object], status: int) -> None:
+    assert status_in(json.dumps({"error": error}).encode()) == status
+    assert status_in(json.dumps(error).encode()) == status
 
 
 def test_texts_are_cut_before_and_after_they_are_scrubbed() -> None:

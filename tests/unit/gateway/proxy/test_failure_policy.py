@@ -326,7 +326,7 @@ def test_a_refusal_is_checked_by_one_other_replica(
 @pytest.mark.parametrize(
     ("changes", "step"),
     [
-        ({}, Step.RETRY_ELSEWHERE),
+        ({}, None),
         ({"has_other_replica": False}, Step.REFUSE),
         ({"num_retries_left": 0}, Step.REFUSE),
         ({"num_attempts": 3}, Step.REFUSE),
@@ -334,11 +334,33 @@ def test_a_refusal_is_checked_by_one_other_replica(
     ],
 )
 def test_a_refusal_that_no_other_replica_could_check_reaches_the_client(
-    outcome: Outcome, changes: dict[str, object], step: Step
+    outcome: Outcome, changes: dict[str, object], step: Step | None
 ) -> None:
-    """It does not wait for a replica, and the client does not get the failure of the second."""
+    """It does not wait for a replica, and the client does not get the failure of the second. One
+    that did not answer in time is not followed by a third."""
     end = replace(FIRST, outcome=outcome, num_refusals=1, num_attempts=2)
+    if step is None:
+        step = Step.REFUSE if outcome is Outcome.TIMED_OUT else Step.RETRY_ELSEWHERE
     assert next_step(replace(end, **changes), SETTINGS).step is step  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "step"),
+    [
+        (Outcome.TOO_SLOW, Step.REFUSE),
+        (Outcome.TIMED_OUT, Step.REFUSE),
+        (Outcome.INTERNAL_ERROR, Step.REFUSE),
+        (Outcome.TOO_LARGE, Step.GIVE_UP),
+        (Outcome.COMPLETED, Step.FINISHED),
+        (Outcome.CLIENT_GONE, Step.FINISHED),
+        (Outcome.SHUT_DOWN, Step.GIVE_UP),
+    ],
+)
+def test_an_opinion_replaces_the_refusal_only_by_an_answer(outcome: Outcome, step: Step) -> None:
+    end = replace(FIRST, outcome=outcome, num_refusals=1, num_attempts=2)
+    assert next_step(end, SETTINGS).step is step
+    begun = replace(end, has_client_bytes=True, can_continue=True)
+    assert next_step(begun, SETTINGS).step is not Step.REFUSE
 
 
 @pytest.mark.parametrize("outcome", [Outcome.BROKEN, Outcome.TIMED_OUT, Outcome.ENGINE_ERROR])

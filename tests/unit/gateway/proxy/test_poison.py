@@ -7,6 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from paceline.gateway import Replica
+from paceline.gateway.proxy.upstream import Liveness, Upstreams
 from unit.gateway.conftest import until
 from unit.gateway.proxy.poisoned_engines import FAILURES, POISON, fleet
 
@@ -108,10 +110,10 @@ async def test_poison_leaves_the_retries_that_others_need_when_a_replica_dies(
         both.engines[0].ill = "reset"
         address = both.source.current[0].address
 
-        async def has_ended(self: object, replica: object) -> bool:
-            return getattr(replica, "address", None) == address
+        async def liveness(self: object, replica: Replica) -> Liveness:
+            return Liveness.ENDED if replica.address == address else Liveness.LIVES
 
-        monkeypatch.setattr("paceline.gateway.proxy.upstream.Upstreams.has_ended", has_ended)
+        monkeypatch.setattr(Upstreams, "liveness", liveness)
         both.source.current = [*both.source.current]
         answers = [await both.ask() for _ in range(3)]
         assert [answer.status_code for answer in answers] == [200] * 3
@@ -168,6 +170,44 @@ async def test_a_stream_that_hangs_engines_hangs_two() -> None:
             engine.poison = "hang"
         assert (await three.ask(POISON, stream=True)).status_code == 504
         assert sorted(three.num_begun()) == [0, 1, 1]
+
+
+SAID = [(503, False), (502, True), (429, False), (400, True), (204, False), ("reset", False)]
+SAID += [(way, True) for way in ("event_503", "event_in_words", "abort", "cut", "event")]
+
+
+@pytest.mark.parametrize(("way", "is_stream"), SAID)
+async def test_poison_ends_two_engines_whatever_they_say_before_they_exit(
+    way: int | str, is_stream: bool
+) -> None:
+    async with fleet(4, dying_s=60) as four:
+        for engine in four.engines:
+            engine.poison, engine.exits = way, True
+        await four.ask(POISON, stream=is_stream)
+        assert sum(engine.num_poisoned for engine in four.engines) <= 2
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+async def test_a_busy_replica_that_serves_half_of_its_requests_stays_in(is_stream: bool) -> None:
+    """It sheds every second one with a 429, which an idle replica serves."""
+    async with fleet(2) as both:
+        for number in range(20):
+            both.engines[0].ill = 429 if number % 2 else ""
+            assert (await both.ask(stream=is_stream)).status_code == 200
+        assert both.breakers() == ["closed", "closed"]
+
+
+async def test_a_replica_whose_answers_make_the_gateway_fail_is_taken_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object) -> bytes:
+        raise RecursionError
+
+    async with fleet(2) as both:
+        monkeypatch.setattr("paceline.gateway.proxy.attempt.error_in", fail)
+        answers = [await both.ask() for _ in range(4)]
+        assert {answer.json()["error"]["code"] for answer in answers} == {"internal_error"}
+        await until(lambda: both.breakers() == ["open", "closed"])
 
 
 @pytest.mark.parametrize("is_stream", [False, True])

@@ -19,6 +19,7 @@ ERROR = AttemptEnd(Outcome.ENGINE_ERROR, Problem(500, "x", "engine_error"))
 MISDIRECTED = AttemptEnd(Outcome.MISDIRECTED, Problem(503, "x", "engine_misdirected"))
 REFUSED = AttemptEnd(Outcome.ENGINE_REFUSED, Problem(400, "x", "invalid_value"))
 NOT_FOUND = AttemptEnd(Outcome.ENGINE_REFUSED, Problem(404, "x", "not_found"))
+BUSY = AttemptEnd(Outcome.ENGINE_REFUSED, Problem(429, "x", "rate_limited"))
 GONE = AttemptEnd(Outcome.CLIENT_GONE)
 
 
@@ -86,6 +87,35 @@ def test_a_stream_that_broke_in_the_middle_is_judged_at_its_end() -> None:
         assert request.breakers.verdicts == []
         request.attempt("b", last)
         assert request.close() == [("a", verdict)]
+
+
+def test_a_stream_that_another_replica_continues_is_no_load_on_the_first() -> None:
+    for end in (BROKEN, TIMED_OUT, ERROR, MISDIRECTED):
+        request = Request()
+        request.attempt("a", end, had_begun=True)
+        assert request.breakers.num_undecided("a") == 1
+        request.verdicts.another_answers()
+        assert request.breakers.num_undecided("a") == 0
+        assert request.breakers.verdicts == []
+
+
+def test_an_error_that_repeats_in_a_chat_says_little_if_the_continuation_works() -> None:
+    """The rest of the stream is a plain completion: poison may need the chat."""
+    request = Request()
+    request.attempt("a", ERROR, had_begun=True)
+    request.verdicts.another_answers()
+    request.attempt("b", COMPLETED, had_begun=True)
+    assert request.close() == [("a", Verdict.UNDECIDED)]
+
+
+def test_a_429_that_another_replica_contradicts_is_load_and_no_fault() -> None:
+    for answers in (True, False):
+        request = Request()
+        request.attempt("a", BUSY)
+        if answers:
+            request.verdicts.another_answers()
+        request.attempt("b", COMPLETED)
+        assert request.close() == [("a", Verdict.SHED)]
 
 
 def test_one_request_counts_once_against_a_replica() -> None:

@@ -93,6 +93,11 @@ def test_one_tenant_leaves_half_of_the_retries_after_doubtful_failures() -> None
     assert spent(budget, 100, 11.0, own_fault("poison")) == 4, "they came back"
 
 
+@pytest.mark.parametrize(("reserve", "num"), [(0, 0), (1, 1), (2, 1), (3, 1), (4, 2)])
+def test_a_tenant_may_use_at_least_one_of_a_small_budget(reserve: int, num: int) -> None:
+    assert spent(RetryBudget(0.0, reserve), 100, 0.0, own_fault("one")) == num
+
+
 def test_a_tenant_whose_replica_died_is_not_limited_to_half() -> None:
     budget = RetryBudget(0.0, 8)
     assert spent(budget, 100, 0.0, Charge(may_be_own_fault=False, tenant="one")) == 8

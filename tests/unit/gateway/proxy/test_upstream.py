@@ -13,6 +13,7 @@ from polling import turns_of_the_event_loop
 from paceline.gateway.proxy import upstream
 from paceline.gateway.proxy.upstream import (
     Broken,
+    Liveness,
     NotSent,
     TooLarge,
     Unreachable,
@@ -99,11 +100,40 @@ async def test_a_body_that_is_too_long_is_the_fault_of_nobody() -> None:
             await response.read_all(10)
 
 
+@pytest.mark.parametrize("packets", [(SIZED + b"hello",), (CHUNKED, b"5\r\nhello\r\n", b"zz")])
+async def test_of_an_error_that_breaks_off_the_beginning_is_read(packets: Sequence[bytes]) -> None:
+    """Its status is known."""
+    async with answering(*packets) as response:
+        assert await response.read_error(100) in (b"hello", b"")
+
+
+async def test_of_an_error_that_does_not_end_what_came_in_time_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(upstream, "ERROR_BODY_S", 0.05)
+    is_read = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(SIZED + b"hello")
+        await is_read.wait()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    replica = Replica(
+        "one", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", "model", "ready"
+    )
+    async with server, asyncio.timeout(LIMIT_S), Upstreams(GatewaySettings()) as upstreams:
+        response = await upstreams.post(replica, "/", b"{}", "id")
+        assert await response.read_error(100) in (b"hello", b"")
+        is_read.set()
+        response.close()
+
+
 async def test_the_start_of_a_long_body_is_read() -> None:
     async with answering(CHUNKED, b"b\r\nhello world\r\n", b"0\r\n\r\n") as response:
-        assert await response.read_start(5) == b"hello"
+        assert await response.read_error(5) == b"hello"
     async with answering(SIZED + b"hello", b" world") as response:
-        assert await response.read_start(100) == b"hello world"
+        assert await response.read_error(100) == b"hello world"
 
 
 async def test_a_replica_cannot_send_ahead_of_a_client_that_does_not_read() -> None:
@@ -220,14 +250,16 @@ async def test_a_name_that_does_not_resolve_is_not_the_replicas_fault() -> None:
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
-        (b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", False),
-        (b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n", False),
-        (b"HTTP/1.1 302 Found\r\ncontent-length: 0\r\n\r\n", False),
-        (b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n", True),
-        (b"", True),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", Liveness.LIVES),
+        (b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n", Liveness.LIVES),
+        (b"HTTP/1.1 302 Found\r\ncontent-length: 0\r\n\r\n", Liveness.LIVES),
+        (b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n", Liveness.ENDED),
+        (b"", Liveness.ENDED),
     ],
 )
-async def test_a_replica_has_ended_if_its_health_check_fails(answer: bytes, expected: bool) -> None:
+async def test_a_replica_has_ended_if_its_health_check_fails(
+    answer: bytes, expected: Liveness
+) -> None:
     """Without an answer the connection is closed."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -240,12 +272,12 @@ async def test_a_replica_has_ended_if_its_health_check_fails(answer: bytes, expe
     replica = Replica("one", f"http://127.0.0.1:{port}", "model", "ready")
     async with asyncio.timeout(LIMIT_S), Upstreams(GatewaySettings()) as upstreams:
         async with server:
-            assert await upstreams.has_ended(replica) is expected
-        assert await upstreams.has_ended(replica)  # nobody listens any more
-        assert await upstreams.has_ended(GONE)
+            assert await upstreams.liveness(replica) is expected
+        assert await upstreams.liveness(replica) is Liveness.ENDED  # nobody listens any more
+        assert await upstreams.liveness(GONE) is Liveness.ENDED
 
 
-async def test_a_replica_that_does_not_answer_in_time_is_not_known_to_have_ended(
+async def test_a_replica_whose_socket_is_kept_and_not_served_is_silent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(upstream, "ENDED_CHECK_S", 0.05)
@@ -253,10 +285,10 @@ async def test_a_replica_that_does_not_answer_in_time_is_not_known_to_have_ended
     replica = Replica("one", f"http://127.0.0.1:{silent.getsockname()[1]}", "model", "ready")
     with silent:
         async with asyncio.timeout(LIMIT_S), Upstreams(GatewaySettings()) as upstreams:
-            assert not await upstreams.has_ended(replica)
+            assert await upstreams.liveness(replica) is Liveness.SILENT
 
 
 async def test_a_gateway_without_descriptors_does_not_know_whether_a_replica_has_ended() -> None:
     async with asyncio.timeout(LIMIT_S), Upstreams(GatewaySettings()) as upstreams:
         with no_descriptors():
-            assert not await upstreams.has_ended(KEPT)
+            assert await upstreams.liveness(KEPT) is Liveness.LIVES

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from paceline.gateway.outcomes import Outcome
 from paceline.gateway.routing.breaker import Breakers, BreakerState, OpenBreakers
 from paceline.gateway.routing.verdicts import (
     FailedAttempt,
@@ -20,6 +21,10 @@ SETTINGS = FailureSettings(min_samples=10, max_failure_fraction=0.5, open_s=1, m
 A = FailedAttempt("a", Suspicion.ERROR, had_begun=False)
 A_BEGUN = FailedAttempt("a", Suspicion.ERROR, had_begun=True)
 A_REFUSED = FailedAttempt("a", Suspicion.REFUSAL, had_begun=False)
+A_REPEATS = FailedAttempt("a", Suspicion.ERROR, had_begun=False, repeats=True)
+A_BEGUN_REPEATS = FailedAttempt("a", Suspicion.ERROR, had_begun=True, repeats=True)
+A_BUSY = FailedAttempt("a", Suspicion.OVERLOAD, had_begun=False)
+A_BEGUN_BUSY = FailedAttempt("a", Suspicion.OVERLOAD, had_begun=True)
 B = FailedAttempt("b", Suspicion.ERROR, had_begun=False)
 B_REFUSED = FailedAttempt("b", Suspicion.REFUSAL, had_begun=False)
 
@@ -37,6 +42,16 @@ B_REFUSED = FailedAttempt("b", Suspicion.REFUSAL, had_begun=False)
         (A_REFUSED, [], False, Verdict.NO_FAULT),
         (A_REFUSED, [B_REFUSED], False, Verdict.NO_FAULT),
         (A_REFUSED, [B], False, Verdict.NO_FAULT),
+        (A_BEGUN, [], True, Verdict.AT_FAULT),
+        # the rest of a stream is another request
+        (A_REPEATS, [], True, Verdict.AT_FAULT),
+        (A_BEGUN_REPEATS, [], True, Verdict.UNDECIDED),
+        (A_BEGUN_REPEATS, [B], False, Verdict.AGREED),
+        # a busy replica is no faulty one
+        (A_BUSY, [], True, Verdict.SHED),
+        (A_BEGUN_BUSY, [], True, Verdict.SHED),
+        (A_BUSY, [], False, Verdict.NO_FAULT),
+        (A_BUSY, [B], False, Verdict.NO_FAULT),
     ],
 )
 def test_what_others_did_with_the_request_decides(
@@ -48,6 +63,7 @@ def test_what_others_did_with_the_request_decides(
 def test_the_first_tokens_of_another_show_nothing_about_a_later_token() -> None:
     assert verdict_when_another_answers(A) is Verdict.AT_FAULT
     assert verdict_when_another_answers(A_BEGUN) is None
+    assert verdict_when_another_answers(A_BUSY) is Verdict.SHED
 
 
 @pytest.mark.parametrize(
@@ -70,6 +86,12 @@ def test_the_first_tokens_of_another_show_nothing_about_a_later_token() -> None:
         (Record(0, 0, num_agreed=10), True),
         (Record(0, 3, num_agreed=3, num_undecided=4), True),
         (Record(0, 3, num_agreed=3, num_undecided=3), False),
+        # a busy replica that serves some requests is left in
+        (Record(1, 0, num_shed=10_000), False),
+        (Record(9, 1, num_shed=10_000), False),
+        (Record(0, 0, num_shed=10_000, num_streaming=1), False),
+        (Record(0, 0, num_shed=10), True),
+        (Record(0, 0, num_shed=5, num_agreed=5), True),
     ],
 )
 def test_when_a_breaker_opens(record: Record, opens: bool) -> None:
@@ -104,6 +126,48 @@ def test_a_failure_counts_only_with_its_verdict() -> None:
     assert breakers.states(1.0)["a"] is BreakerState.OPEN
 
 
+def test_an_attempt_that_another_replica_continues_is_no_load_and_keeps_its_verdict() -> None:
+    """The continued stream may run for an hour, on a replica that is idle but for it."""
+    breakers = Breakers(SETTINGS)
+    tickets = [breakers.began("a", 0.0) for _ in range(10)]
+    for ticket in tickets:
+        breakers.suspended(ticket)
+        breakers.replaced(ticket)
+    assert breakers.num_undecided("a") == 0
+    for ticket in tickets:
+        breakers.decided(ticket, Verdict.AT_FAULT, 1.0)
+    assert breakers.states(1.0)["a"] is BreakerState.OPEN
+
+
+def test_a_trial_that_another_replica_continues_keeps_its_place() -> None:
+    breakers = half_open()
+    trial = breakers.began("a", 2.0)
+    breakers.suspended(trial)
+    breakers.replaced(trial)
+    assert breakers.admitted(["a", "b"], 2.0) == ["b"]
+
+
+def test_a_forced_attempt_shows_whether_the_replica_accepts_connections() -> None:
+    """All breakers are open, so its end counts for nothing else."""
+    breakers = half_open()
+    accepts = ["a"]
+    for outcome, answers in (
+        (Outcome.UNREACHABLE, []),
+        (Outcome.UNREACHABLE, []),
+        (None, accepts),
+        (Outcome.BROKEN, accepts),
+        (Outcome.UNREACHABLE, []),
+    ):
+        forced = breakers.began("a", 0.1)
+        if outcome is None:
+            breakers.answered(forced, 0.1)
+            breakers.ended(forced, Outcome.COMPLETED, 0.1)
+        else:
+            breakers.ended(forced, outcome, 0.1)
+        assert breakers.admitted(["a"], 0.1, otherwise=OpenBreakers.ACCEPTING) == answers
+        assert breakers.admitted(["a"], 0.1) == ["a"]
+
+
 def test_a_refusal_that_nothing_contradicts_is_never_counted() -> None:
     breakers = Breakers(SETTINGS)
     for _ in range(100):
@@ -128,6 +192,7 @@ def test_streams_that_run_show_that_a_replica_serves() -> None:
     [
         (Verdict.AT_FAULT, BreakerState.OPEN),
         (Verdict.UNDECIDED, BreakerState.OPEN),
+        (Verdict.SHED, BreakerState.OPEN),
         (Verdict.AGREED, BreakerState.HALF_OPEN),
         (Verdict.NO_FAULT, BreakerState.HALF_OPEN),
     ],

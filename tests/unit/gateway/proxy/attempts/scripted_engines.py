@@ -67,7 +67,7 @@ class Response:
             body += part
         return body
 
-    async def read_start(self, max_bytes: int) -> bytes:
+    async def read_error(self, max_bytes: int) -> bytes:
         self.max_bytes = max_bytes
         return (await self.read_some())[:max_bytes]
 
@@ -139,11 +139,15 @@ class Exchange:
         self.is_ended = message.get("more_body") is False
 
     async def attempt(
-        self, replica: Replica = ONE, then: Callable[[Lease], object] = lambda lease: None
+        self,
+        replica: Replica = ONE,
+        then: Callable[[Lease], object] = lambda lease: None,
+        *,
+        is_opinion: bool = False,
     ) -> AttemptEnd:
         """One attempt; `then` gets its lease before it begins."""
         async with self.leases.lease(replica) as lease:
             then(lease)
-            end = await self.answer.attempt(lease)
+            end = await self.answer.attempt(lease, is_opinion=is_opinion)
             lease.end(end.outcome)
         return end

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from paceline.gateway.http.errors import INTERNAL, Problem
 from paceline.gateway.outcomes import Outcome
 from paceline.gateway.proxy.attempt_end import AttemptEnd
@@ -17,6 +15,7 @@ def context(history: AttemptHistory) -> FailureContext:
     return history.failure_context(
         has_client_bytes=False,
         can_continue=False,
+        num_deaths=0,
         wants_opinion=False,
         waited_s=0.0,
         has_other_replica=False,
@@ -38,14 +37,6 @@ def test_every_continuation_counts_however_many_tokens_it_added() -> None:
     for _ in range(4):
         history.note(BROKEN, continues=True)
     assert (context(history).num_continuations, context(history).num_attempts) == (4, 0)
-
-
-def test_attempts_under_which_a_replica_ended_are_counted() -> None:
-    history = AttemptHistory()
-    history.note(replace(BROKEN, is_death=True), continues=False)
-    history.note(BROKEN, continues=True)
-    history.note(AttemptEnd(Outcome.TIMED_OUT, is_death=True), continues=True)
-    assert context(history).num_deaths == 2
 
 
 def test_the_last_refusal_is_kept_for_a_client_that_gets_no_other_answer() -> None:
@@ -99,6 +90,7 @@ def test_the_facts_of_now_are_passed_on() -> None:
     counts = history.failure_context(
         has_client_bytes=True,
         can_continue=True,
+        num_deaths=4,
         wants_opinion=True,
         waited_s=1.5,
         has_other_replica=True,
@@ -109,3 +101,4 @@ def test_the_facts_of_now_are_passed_on() -> None:
     assert (counts.outcome, counts.waited_s, counts.num_attempts) == (Outcome.BROKEN, 1.5, 1)
     assert (counts.has_client_bytes, counts.can_continue, counts.has_other_replica) == (True,) * 3
     assert (counts.num_retries_left, counts.num_continuations_left) == (2, 3)
+    assert counts.num_deaths == 4

@@ -72,6 +72,32 @@ def test_the_time_limits_of_a_stream(
     simulate(scenario)
 
 
+@pytest.mark.parametrize(
+    ("reads", "is_stream", "outcome", "after_s"),
+    [
+        ((5.1, TOKEN), True, Outcome.TOO_SLOW, 5.0),
+        ((COMMENT, 5.1, TOKEN), True, Outcome.TOO_SLOW, 5.0),
+        ((4.9, TOKEN, 4.9, TOKEN, 4.9, DONE), True, Outcome.COMPLETED, 14.7),
+        ((4.9, TOKEN, 5.1, DONE), True, Outcome.TIMED_OUT, 9.9),
+        ((29.9, WHOLE), False, Outcome.COMPLETED, 29.9),
+        ((30.1, WHOLE), False, Outcome.TOO_SLOW, 30.0),
+    ],
+)
+def test_a_second_opinion_must_come_soon(
+    reads: tuple[bytes | float, ...], is_stream: bool, outcome: Outcome, after_s: float
+) -> None:
+    """A slow one says nothing about its replica."""
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        end = await Exchange(Response(*reads), stream=is_stream).attempt(PLAIN, is_opinion=True)
+        assert (end.outcome, round(loop.time() - began_s, 6)) == (outcome, after_s)
+        assert (end.suspicion is None) is (outcome is not Outcome.TIMED_OUT)
+
+    simulate(scenario)
+
+
 def test_an_answer_in_one_piece_has_a_limit_of_its_own() -> None:
     async def scenario() -> None:
         slow = Exchange(Response(29.9, WHOLE), stream=False)

@@ -168,7 +168,7 @@ async def test_a_reservation_that_is_refused_ends_the_reading() -> None:
 )
 async def test_the_start_of_a_body_is_as_long_as_asked(max_bytes: int, start: bytes) -> None:
     async with answered(answer(b"hello world")) as response:
-        assert await response.read_start(max_bytes) == start
+        assert await response.read_error(max_bytes) == start
 
 
 async def test_an_answer_that_is_not_http_is_broken_and_not_quoted() -> None:
