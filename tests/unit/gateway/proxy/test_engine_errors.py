@@ -170,10 +170,11 @@ async def test_an_error_inside_a_stream_is_put_into_our_shape(
 ) -> None:
     served.engine.mode = "raw"
     error = json.dumps(vllm_error(message, 500)).encode()
-    served.engine.raw = b'data: {"a":1}\n\ndata: ' + error + b"\n\ndata: [DONE]\n\n"
+    token = b'data: {"choices":[{"delta":{"content":"a"}}]}'
+    served.engine.raw = token + b"\n\ndata: " + error + b"\n\ndata: [DONE]\n\n"
     answer = await served.http.post(CHAT, json=chat(stream=True, presence_penalty=1))
     first, shown = answer.text.rstrip("\n").split("\n\n")
-    assert first == 'data: {"a":1}'
+    assert first.encode() == token
     assert json.loads(shown.removeprefix("data: "))["error"]["code"] == code
     assert "/opt" not in shown
     assert await served.outcomes() == {"engine_error": 1}
