@@ -47,7 +47,8 @@ Examples:
       Print the effective settings and where each one comes from
 """
 
-# Flag → setting. Without the flag, the file and the environment decide.
+# Flag → setting. Without the flag, the file and the environment decide. Every value is a text: a
+# number is read as in a variable.
 _SETTINGS: dict[str, Key] = {
     "model": ("engine", "model"),
     "draft": ("engine", "draft"),
@@ -67,6 +68,10 @@ class _ServeCommand(StrictCommand):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if "--" in args:
             at = args.index("--")
+            if at == len(args) - 1:
+                raise click.UsageError(
+                    "-- is the last argument; write arguments for vLLM after it, or leave it out"
+                )
             ctx.meta["vllm_args"] = tuple(args[at + 1 :])
             args = args[:at]
         return super().parse_args(ctx, args)
@@ -91,13 +96,11 @@ class _ServeCommand(StrictCommand):
     help="How the draft length is chosen, or NAME of an installed package; can be changed at run "
     "time.",
 )
-@click.option(
-    "--draft-length-max", type=int, metavar="N", help="Most draft tokens per request and step."
-)
-@click.option("--replicas", type=int, metavar="N", help="Engines to start; 0: none.")
+@click.option("--draft-length-max", metavar="N", help="Most draft tokens per request and step.")
+@click.option("--replicas", metavar="N", help="Engines to start; 0: none.")
 @click.option("--host", metavar="H", help="Address that the data port listens on.")
-@click.option("--port", type=int, metavar="P", help="Data port; 0: any free port.")
-@click.option("--admin-port", type=int, metavar="P", help="Admin port; 0: any free port.")
+@click.option("--port", metavar="P", help="Data port; 0: any free port.")
+@click.option("--admin-port", metavar="P", help="Admin port; 0: any free port.")
 @click.option(
     "--config",
     type=click.Path(dir_okay=False, path_type=Path),

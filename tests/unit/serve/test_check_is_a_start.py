@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import tempfile
 from collections.abc import Callable, Iterator
@@ -99,6 +100,43 @@ UNUSABLE: dict[str, tuple[Callable[[], object], str, str]] = {
         lambda: (_write("k", key_line()), Path("a").symlink_to("k")),
         "keys: {file: k, admin_key_file: a}", "the same file",
     ),
+    "a hard link to the keys of the other port": (
+        lambda: (_write("k", key_line()), os.link("k", "a")),
+        "keys: {file: k, admin_key_file: a}", "the same file",
+    ),
+    "a copy of the keys of the other port": (
+        lambda: (_write("k", key_line()), shutil.copy("k", "a")),
+        "keys: {file: k, admin_key_file: a}", "which is also in k",
+    ),
+    "one key among others in both files": (
+        lambda: (
+            _write("k", key_line() + key_line(id="sharedaa")),
+            _write("a", key_line(id="sharedaa", role="read") + key_line()),
+        ),
+        "keys: {file: k, admin_key_file: a}", "the key sharedaa, which is also in k",
+    ),
+    "one secret under two ids": (
+        lambda: (
+            _write("k", key_line(secret_sha256="0" * 64)),
+            _write("a", key_line(secret_sha256="0" * 64)),
+        ),
+        "keys: {file: k, admin_key_file: a}", "which is also in k",
+    ),
+    "an audit in the default file of the secret": (
+        lambda: _write("k", key_line()), "keys: {file: k, audit_file: k.salt}", "the same file",
+    ),
+    "admin keys in the default file of the secret": (
+        lambda: (_write("k", key_line()), _write("k.salt", key_line())),
+        "keys: {file: k, admin_key_file: k.salt}", "the same file",
+    ),
+    "a link to the default file of the secret": (
+        lambda: (_write("k", key_line()), Path("a").symlink_to("k.salt")),
+        "keys: {file: k, audit_file: a}", "the same file",
+    ),
+    "an audit in a hard link to the keys": (
+        lambda: (_write("k", key_line()), os.link("k", "a")),
+        "keys: {file: k, audit_file: a}", "the same file",
+    ),
     "an audit in the file of keys": (
         lambda: _write("k", key_line()), "keys: {file: k, audit_file: ./k}", "the same file",
     ),
@@ -190,6 +228,10 @@ ENTRIES = {
         "[{url: 'http://A:80/'}, {url: 'http://a'}]", "twice",
     ),
     "a key file that is a folder": ("[{url: 'http://a:1', key_file: .}]", "cannot be read"),
+    "a key file that is a pipe": ("[{url: 'http://a:1', key_file: pipe}]", "it is not a file"),
+    "a key file that is a device": ("[{url: 'http://a:1', key_file: /dev/zero}]", "not a file"),
+    "a key file without end": ("[{url: 'http://a:1', key_file: sparse}]", "is longer than"),
+    "a key instead of its file": ("[{url: 'http://a:1', key_file: sk-1}]", "not the key"),
     "a key file that is empty": ("[{url: 'http://a:1', key_file: empty}]", "key is empty"),
     "a line end in a host": ('[{url: "http://10.0.0\\n.1:1"}]', "control characters"),
     "a blank in a host": ("[{url: 'http://a b:1'}]", "url"),
@@ -208,9 +250,13 @@ def test_an_entry_of_replicas_that_cannot_be_one_is_refused_by_both(
     entries: str, reason: str
 ) -> None:
     _write("empty", "")
+    os.mkfifo("pipe")
+    with open("sparse", "wb") as file:
+        file.truncate(2**40)
     check, _ = outcomes(f"replicas: {entries}\n")
     assert check.exit_code == 2, check.output
     assert reason in check.output
+    assert "sk-1" not in check.output
 
 
 @pytest.fixture
