@@ -198,8 +198,8 @@ def _load(text: str, *, several: bool) -> Any:
                 node = loader.get_single_node()
                 return None if node is None else _value(node)
             documents = []
-            while loader.check_node():  # type: ignore[no-untyped-call]
-                documents.append(_value(loader.get_node()))  # type: ignore[no-untyped-call]
+            while loader.check_node():
+                documents.append(_value(loader.get_node()))
             return documents
         finally:
             loader.dispose()

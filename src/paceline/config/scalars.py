@@ -42,7 +42,7 @@ def _is_odd_number(text: str) -> bool:
 
 
 def _mistake(message: str) -> PydanticCustomError:
-    return PydanticCustomError("mistake", message)  # type: ignore[arg-type]
+    return PydanticCustomError("mistake", message)
 
 
 def check_hosts(hosts: frozenset[str]) -> frozenset[str]:

@@ -9,14 +9,16 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import os
-from collections.abc import Iterator
+import socket
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from paceline.gateway.admin.audit import check_audit_file
 from paceline.gateway.capture.prompt_capture import check_capture
-from paceline.gateway.http.listening import bind, listen_address
+from paceline.gateway.http.listening import bind, is_bound_to, listen_address
 from paceline.gateway.keys.file import check_key_file
 from paceline.gateway.keys.salt import check_secret
+from paceline.gateway.leaving_notice import PortAddress, address_of
 from paceline.gateway.settings import GatewaySettings
 
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -61,11 +63,23 @@ def check_addresses(settings: GatewaySettings) -> None:
         found.append((setting, address, port))
 
 
-def check_ports(settings: GatewaySettings) -> None:
-    """Raise `PortTaken` unless every port is free and may be opened by this user."""
+def check_ports(
+    settings: GatewaySettings,
+    offered: Sequence[socket.socket] = (),
+    leaving: Collection[PortAddress] = (),
+) -> None:
+    """Raise `PortTaken` unless every port is free and may be opened by this user.
+
+    A start has those of the process that it takes over from, whose `offered` sockets are in the
+    order of the ports, and those that a `leaving` process frees.
+    """
     with contextlib.ExitStack() as stack:
-        for host, port, setting in settings.ports:
-            stack.enter_context(bind(host, port, setting, listens=False))
+        for index, (host, port, setting) in enumerate(settings.ports):
+            address = address_of(host, port)
+            is_offered = index < len(offered) and is_bound_to(offered[index], host, port)
+            is_leaving = address is not None and any(map(address.conflicts_with, leaving))
+            if not is_offered and not is_leaving:
+                stack.enter_context(bind(host, port, setting, listens=False))
 
 
 def _overlap(one: _Address, other: _Address) -> bool:

@@ -171,12 +171,11 @@ def _serve(loaded: LoadedSettings, *, take_over: bool, only_checks: bool) -> int
     from paceline.gateway.capture.results import CaptureUnusable
     from paceline.gateway.http.listening import HostUnknown
     from paceline.gateway.keys.record import KeysUnusable
-    from paceline.gateway.leaving_notice import notices_about, ports_of
     from paceline.gateway.preparation import check_ports
     from paceline.gateway.process import start_logging
     from paceline.serve.handover.taking_over import TakeOver, TakeOverFailed
     from paceline.serve.plan import make_plan
-    from paceline.serve.predecessor import PredecessorStays, explain_taken_port
+    from paceline.serve.predecessor import PredecessorStays, explain_taken_port, leaving_ports
     from paceline.serve.preparation import check_startable
     from paceline.serve.run import serve as run_serve
     from paceline.serve.startup_checks.report import refusals, render_report, warnings
@@ -214,15 +213,16 @@ def _serve(loaded: LoadedSettings, *, take_over: bool, only_checks: bool) -> int
     )
     taken: TakeOver | None = None
     try:
-        if only_checks:
-            results = check(has_running_engines=take_over)
-            click.echo(render_report(results))
-            # A running server keeps its ports until then, and one that is leaving frees them.
-            if not take_over and not notices_about(ports_of(plan.gateway)):
-                check_ports(plan.gateway)
-            return 1 if refusals(results) or not results else 0
         if take_over:
             taken = TakeOver.begin(plan.gateway.host, plan.gateway.port)
+        if only_checks:
+            results = check(has_running_engines=taken is not None)
+            click.echo(render_report(results))
+            if taken is None:
+                check_ports(plan.gateway, leaving=leaving_ports(plan.gateway))
+            else:
+                check_ports(plan.gateway, offered=taken.sockets)
+            return 1 if refusals(results) or not results else 0
         if taken is None and not uvloop.run(_wait_for_ports(plan.gateway)):
             return 0
         results = check(has_running_engines=taken is not None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import socket
@@ -16,7 +17,10 @@ from click.testing import CliRunner, Result
 from paceline.cli import main
 from paceline.gateway.http import listening
 from paceline.gateway.keys.record import KeyRecord, hash_secret, make_key, render_line
+from paceline.gateway.leaving_notice import Notice, PortAddress
+from paceline.serve import predecessor
 from paceline.serve import run as serve_run
+from paceline.serve.handover import taking_over
 from paceline.serve.plan import ServePlan
 
 REPLICAS = "replicas: [{url: 'http://127.0.0.1:9'}]\n"
@@ -267,6 +271,15 @@ def taken_port() -> Iterator[int]:
         yield listener.getsockname()[1]
 
 
+@pytest.fixture
+def free_port() -> Iterator[int]:
+    """Bound, so that no other test gets it, and not listened on, so that it can be opened."""
+    with socket.socket() as reserved:
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        reserved.bind(("127.0.0.1", 0))
+        yield reserved.getsockname()[1]
+
+
 @pytest.mark.parametrize("setting", ["port", "admin_port"])
 def test_a_taken_port_is_found_by_the_check_and_not_taken_by_it(
     setting: str, taken_port: int
@@ -277,12 +290,72 @@ def test_a_taken_port_is_found_by_the_check_and_not_taken_by_it(
     assert f"Port {taken_port} on 127.0.0.1 cannot be opened" in check.output
 
 
-def test_a_check_of_a_replacement_leaves_the_ports_of_the_running_server_out(
-    taken_port: int,
+def test_a_check_of_a_replacement_finds_a_port_that_no_own_server_has(taken_port: int) -> None:
+    text = f"server: {{port: {taken_port}, admin_port: 0}}\n{REPLICAS}"
+    check, _ = outcomes(text, "--take-over")
+    assert check.exit_code == 1
+    assert f"Port {taken_port} on 127.0.0.1 cannot be opened" in check.output
+
+
+def test_a_check_of_a_replacement_finds_a_host_of_another_machine(free_port: int) -> None:
+    text = f"server: {{port: {free_port}, admin_port: 0, host: 192.0.2.1}}\n{REPLICAS}"
+    check, _ = outcomes(text, "--take-over")
+    assert check.exit_code == 2
+
+
+def offer(monkeypatch: pytest.MonkeyPatch, *sockets: socket.socket) -> None:
+    """A running server that hands these sockets over."""
+
+    class Taken:
+        def __init__(self) -> None:
+            self.sockets = sockets
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(taking_over.TakeOver, "begin", lambda host, port: Taken())
+
+
+def test_a_check_of_a_replacement_leaves_the_ports_that_the_running_server_has_out(
+    taken_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Path("paceline.yaml").write_text(f"server: {{port: {taken_port}, admin_port: 0}}\n{REPLICAS}")
-    arguments = ["serve", "--check", "--take-over", "--replicas", "0"]
-    assert CliRunner().invoke(main, arguments).exit_code == 0
+    with socket.socket() as data:
+        data.bind(("127.0.0.1", 0))
+        arguments = ["serve", "--check", "--take-over", "--replicas", "0"]
+        offer(monkeypatch, data)  # it has another data port
+        assert CliRunner().invoke(main, arguments).exit_code == 1
+        data_port = data.getsockname()[1]
+        given = ["--port", str(data_port)]
+        assert CliRunner().invoke(main, [*arguments, *given]).exit_code == 0
+        given += ["--admin-port", str(taken_port)]  # of somebody else
+        assert CliRunner().invoke(main, [*arguments, *given]).exit_code == 1
+
+
+@contextlib.contextmanager
+def notice_about(port: int) -> Iterator[None]:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(Notice(os.getpid(), PortAddress("127.0.0.1", port)).path)
+        listener.listen()
+        yield
+
+
+@pytest.mark.parametrize(
+    ("noticed", "is_own", "code"),
+    [("data", True, 0), ("admin", True, 1), ("data", False, 1), ("none", True, 1)],
+)
+def test_only_the_ports_that_an_own_process_is_about_to_free_are_not_checked(
+    noticed: str, is_own: bool, code: int,
+    taken_port: int, free_port: int, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(predecessor, "is_own_user", lambda connected: is_own)
+    Path("paceline.yaml").write_text(
+        f"server: {{port: {taken_port}, admin_port: {free_port}}}\n{REPLICAS}"
+    )
+    port = {"data": taken_port, "admin": free_port, "none": None}[noticed]
+    with contextlib.nullcontext() if port is None else notice_about(port):
+        arguments = ["serve", "--check", "--replicas", "0"]
+        assert CliRunner().invoke(main, arguments).exit_code == code
 
 
 def test_a_name_of_this_machine_that_others_reach_needs_an_admin_key(
