@@ -127,11 +127,10 @@ async def test_only_an_own_process_with_the_address_ends_a_start(
         port = reserved.getsockname()[1]
         holder.bind(owner_address.path_of("127.0.0.1", port))
         holder.listen()
-        starting = serving(replace(plan, gateway=replace(plan.gateway, port=port)))
+        chosen = replace(plan, gateway=replace(plan.gateway, port=port))
         if is_own:
             with pytest.raises(PortTaken, match="by another process"):
-                async with starting:
-                    pass
+                await serve(chosen, on_progress=lambda *_: None, on_ready=lambda _: None)
             return
-        async with starting as admin:
+        async with serving(chosen) as admin:
             assert (await admin.get("/admin/replicas")).status_code == 200
