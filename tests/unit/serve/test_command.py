@@ -97,7 +97,7 @@ def test_wrong_usage_exits_with_2_and_a_reason(
         ("server: {port: 8000}", "there is nothing to serve; set engine.replicas (--replicas)"),
         (
             "replicas: [{url: 'http://a:1/v1'}]",
-            "replicas.0: url is http://a and more; leave out",
+            "replicas.0: url is http://a; leave out everything after",
         ),
         ("replicas: [{dns: 'a:1'}, {model: m}]", "replicas.1: give either url"),
         (

@@ -49,19 +49,19 @@ def canonical_url(url: str) -> str:
     host = _canonical_host(found["host"])
     if host is None:
         raise ValueError(f"url is {_NOT_SHOWN}; its host is {_HOST_RULE}")
+    port_text = (found["port"] or "")[1:]
+    is_number = _DIGITS.fullmatch(port_text) is not None
+    # What is no port may be a password, and the host a user.
+    shown = f"{scheme}://{host}" if is_number or found["port"] is None else _NOT_SHOWN
     if tail not in ("", "/"):
         raise ValueError(
-            f"url is {_shown(scheme, host, found['port'])} and more; leave out everything after "
-            "the host and port (the gateway adds /v1/…)"
+            f"url is {shown}; leave out everything after the host and port (the gateway adds /v1/…)"
         )
     if found["port"] is None:
         return f"{scheme}://{host}"
-    port = _port(found["port"][1:])
+    port = _port(port_text)
     if port is None:
-        raise ValueError(
-            f"url is {_shown(scheme, host, found['port'])} with another port; the port must be 1 "
-            "to 65535"
-        )
+        raise ValueError(f"url is {shown}; the port must be 1 to 65535")
     return f"{scheme}://{host}" if port == _DEFAULT_PORTS[scheme] else f"{scheme}://{host}:{port}"
 
 
@@ -79,7 +79,7 @@ def canonical_dns(text: str) -> str:
         )
     port = _port(digits)
     if port is None:
-        raise ValueError(f"dns is {canonical} with another port; the port must be 1 to 65535")
+        raise ValueError(f"dns is {canonical}; the port must be 1 to 65535")
     return f"{canonical}:{port}"
 
 
@@ -113,9 +113,3 @@ def _canonical_host(host: str) -> str | None:
 
 def _port(digits: str) -> int | None:
     return int(digits) if _PORT.fullmatch(digits) and int(digits) <= 65_535 else None
-
-
-def _shown(scheme: str, host: str, port: str | None) -> str:
-    """For a message: where what follows the host is no number, what precedes it may be a user."""
-    is_number = port is None or _DIGITS.fullmatch(port[1:])
-    return f"{scheme}://{host}" if is_number else _NOT_SHOWN
