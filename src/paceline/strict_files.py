@@ -3,11 +3,12 @@
 PyYAML and `json` let the last of two equal keys win, which silently drops what stood under the
 first. YAML 1.1 also reads `off` as false, `1:30` as 90 and `010` as 8. Here only `true` and `false`
 are booleans, as in YAML 1.2; dates are texts, and so is 12e4, which may be a part of a hash. What
-two readers could take differently is an error:
+two readers could take differently, and what no file of settings needs, is an error:
 
-- a key that is repeated, in any mapping, also when one of the two comes from a merge key (`<<`)
-- several documents in one file, and an alias of a value that is not complete
-- whole numbers with leading zeros, and numbers with colons
+- a key that is repeated, in any mapping, and a merge key (`<<`)
+- tags (`!!binary`), anchors and aliases; several documents in one file
+- whole numbers with leading zeros or beyond 64 bits, and numbers with underscores or colons
+- characters that only some programs take for the end of a line
 - in JSON: NaN, Infinity and numbers that overflow
 """
 
@@ -16,7 +17,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import yaml
@@ -25,7 +26,9 @@ MAX_DEPTH = 64
 """Deepest nesting; the settings have five levels. Chosen empirically."""
 
 _TAG = "tag:yaml.org,2002:"
-_AMBIGUOUS = re.compile(r"[-+]?(0[0-9_]+|[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?)")
+_MAX_WHOLE = 2**63 - 1
+_LINE_ENDS = re.compile("[\x85\u2028\u2029]")
+"""YAML 1.1 ends a comment there, YAML 1.2 and editors do not."""
 
 
 class StrictFileError(ValueError):
@@ -33,92 +36,101 @@ class StrictFileError(ValueError):
 
 
 class StrictDumper(yaml.SafeDumper):
-    """Quotes every text that one of the readers would take for something else."""
+    """Quotes every text that one of the readers would take for something else, and repeats a value
+    instead of an alias."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """Builds mappings whose keys differ."""
+    """Reads the nodes; `_value` turns them into values, in place of PyYAML's constructors."""
 
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self._open_anchors: set[str] = set()
-        self._depth = 0
+    _depth = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         event: Any = self.peek_event()  # type: ignore[no-untyped-call]
-        is_alias = isinstance(event, yaml.AliasEvent)
-        if is_alias and event.anchor in self._open_anchors:
-            raise _error("an alias refers to a value that contains it", event)
+        if event.anchor is not None:
+            raise _error("anchors and aliases (&, *) are not allowed; write the value out", event)
+        if event.tag is not None:
+            raise _error("tags (such as !!str) are not allowed; put a text in quotes", event)
         if self._depth == MAX_DEPTH:
             raise _error(f"more than {MAX_DEPTH} levels of nesting", event)
-        opened = set() if is_alias or event.anchor is None else {event.anchor}
-        self._open_anchors |= opened
         self._depth += 1
         node: yaml.Node | None = super().compose_node(parent, index)
         self._depth -= 1
-        self._open_anchors -= opened
         return node
 
-    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Hashable, Any]:
-        if not isinstance(node, yaml.MappingNode):
-            raise _error("this must be a mapping", node)
-        built: dict[Hashable, Any] = {}
-        seen: set[str] = set()
-        for key_node, value_node in node.value:
-            key = self.construct_object(key_node, deep=True)
-            if not isinstance(key, Hashable):
-                raise _error("a key must be a text", key_node)
-            if str(key) in seen:
-                raise _error(f"the key {str(key)[:100]!r} is repeated; give it once", key_node)
-            seen.add(str(key))
-            built[key] = self.construct_object(value_node, deep=deep)
-        return built
 
-    def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        """Merge keys are refused when they are read."""
+def _value(node: Any) -> Any:
+    if isinstance(node, yaml.SequenceNode):
+        return [_value(item) for item in node.value]
+    if isinstance(node, yaml.MappingNode):
+        return _mapping(node)
+    read = _SCALARS.get(node.tag.removeprefix(_TAG))
+    return node.value if read is None else read(node)
 
 
-def _construct_mapping(loader: _StrictLoader, node: yaml.MappingNode) -> Any:
-    built: dict[Hashable, Any] = {}
-    yield built
-    built.update(loader.construct_mapping(node))
+def _mapping(node: yaml.MappingNode) -> dict[Any, Any]:
+    built: dict[Any, Any] = {}
+    seen: set[str] = set()
+    for key_node, value_node in node.value:
+        if not isinstance(key_node, yaml.ScalarNode):
+            raise _error("a key must be a text", key_node)
+        key = _value(key_node)
+        if str(key) in seen:
+            raise _error(f"the key {str(key)[:100]!r} is repeated; give it once", key_node)
+        seen.add(str(key))
+        built[key] = _value(value_node)
+    return built
 
 
-def _refuse_merge(loader: _StrictLoader, node: yaml.Node) -> Any:
+def _refuse_merge(node: yaml.ScalarNode) -> Any:
     raise _error("the merge key << is not allowed; write the settings out", node)
 
 
-def _refuse_ambiguous(loader: _StrictLoader, node: yaml.ScalarNode) -> Any:
+def _refuse_ambiguous(node: yaml.ScalarNode) -> Any:
     raise _error(
         f"{node.value[:50]} could be read as several numbers; write the number in decimal, without "
-        "leading zeros or colons, or put a text in quotes",
+        "leading zeros, underscores or colons, or put a text in quotes",
         node,
     )
 
 
-def _construct_int(loader: _StrictLoader, node: yaml.ScalarNode) -> int:
-    try:
-        return int(loader.construct_scalar(node), 0)
-    except ValueError:
-        raise _error(f"{node.value[:50]!r} is not a whole number", node) from None
+def _whole(node: yaml.ScalarNode) -> int:
+    # The length comes first: Python refuses to read thousands of digits.
+    number = int(node.value, 0) if len(node.value) < 30 else _MAX_WHOLE + 1
+    if abs(number) > _MAX_WHOLE:
+        raise _error(f"{node.value[:50]} is too large for a whole number", node)
+    return number
 
 
-def _construct_float(loader: _StrictLoader, node: yaml.ScalarNode) -> float:
-    text = loader.construct_scalar(node).lower().replace(".inf", "inf").replace(".nan", "nan")
-    try:
-        return float(text)
-    except ValueError:
-        raise _error(f"{node.value[:50]!r} is not a number", node) from None
+def _float(node: yaml.ScalarNode) -> float:
+    return float(node.value.lower().replace(".inf", "inf").replace(".nan", "nan"))
 
 
+_SCALARS: Mapping[str, Callable[[yaml.ScalarNode], Any]] = {
+    "bool": lambda node: node.value.lower() == "true",
+    "null": lambda node: None,
+    "int": _whole,
+    "float": _float,
+    "ambiguous": _refuse_ambiguous,
+    "merge": _refuse_merge,
+}
+"""By the kind that a plain scalar looks like; everything else is a text."""
 _StrictLoader.yaml_implicit_resolvers = {}
 for _kind, _pattern, _first in (
     ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
-    ("ambiguous", _AMBIGUOUS.pattern, "-+0123456789"),
-    ("int", r"[-+]?(0|[1-9][0-9_]*)|0x[0-9a-fA-F]+", "-+0123456789"),
+    (
+        "ambiguous",
+        r"[-+]?(0[0-9_]+|[0-9][0-9]*_[0-9_]*|[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?"
+        r"|[0-9][0-9_]*_[0-9_]*\.[0-9_]*([eE][-+][0-9]+)?|0[bx][0-9a-fA-F]*_[0-9a-fA-F_]*)",
+        "-+0123456789",
+    ),
+    ("int", r"[-+]?(0|[1-9][0-9]*)|0x[0-9a-fA-F]+", "-+0123456789"),
     (
         "float",
-        r"[-+]?(\.[0-9]+|[0-9][0-9_]*\.[0-9]*)([eE][-+][0-9]+)?"
+        r"[-+]?(\.[0-9]+|[0-9]+\.[0-9]*)([eE][-+][0-9]+)?"
         r"|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
         "-+0123456789.",
     ),
@@ -131,15 +143,6 @@ for _kind, _pattern, _first in (
             re.compile(f"^(?:{_pattern})$"),
             [*_first, ""] if _kind == "null" else list(_first),
         )
-_constructors: Mapping[str, Callable[[_StrictLoader, Any], Any]] = {
-    "map": _construct_mapping,
-    "merge": _refuse_merge,
-    "ambiguous": _refuse_ambiguous,
-    "int": _construct_int,
-    "float": _construct_float,
-}
-for _kind, _construct in _constructors.items():
-    _StrictLoader.add_constructor(f"{_TAG}{_kind}", _construct)
 
 
 def load_yaml(text: str) -> Any:
@@ -182,14 +185,21 @@ def load_json(text: str) -> Any:
 
 
 def _load(text: str, *, several: bool) -> Any:
+    if found := _LINE_ENDS.search(text):
+        line = text.count("\n", 0, found.start()) + 1
+        raise StrictFileError(
+            f"the character U+{ord(found[0]):04X} is not allowed, because some programs end the "
+            f'line there; in a text in quotes write "\\u{ord(found[0]):04x}" (line {line})'
+        )
     try:
         loader = _StrictLoader(text)
         try:
             if not several:
-                return loader.get_single_data()
+                node = loader.get_single_node()
+                return None if node is None else _value(node)
             documents = []
-            while loader.check_data():  # type: ignore[no-untyped-call]
-                documents.append(loader.get_data())
+            while loader.check_node():
+                documents.append(_value(loader.get_node()))
             return documents
         finally:
             loader.dispose()

@@ -1,15 +1,18 @@
 """Settings among the environment variables, and names that were meant to be settings.
 
 `PACELINE_<SECTION>__<SETTING>`, in capitals, sets a value. A name that only resembles one would
-leave a setting at its default, such as keys that are not required. So every name with this prefix
-must be a setting, a variable that Paceline reads elsewhere, or one that Kubernetes sets.
+leave a setting at its default, such as keys that are not required. So every name with this prefix,
+in any letters and with anything between its words, must be a setting, a variable that Paceline
+reads elsewhere, or one that Kubernetes sets.
 """
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+
+from paceline.config.likeness import is_like_paceline
 
 PREFIX = "PACELINE_"
 
@@ -32,11 +35,12 @@ OTHER_PREFIXES = ("PACELINE_CORE_ENV_",)
 
 _LINK_URL = re.compile(r"(tcp|udp|sctp)://\S+")
 _OF_SERVICE = re.compile(
-    r"PACELINE(_[A-Z0-9]+)*_("
+    r"[A-Z0-9]+(_[A-Z0-9]+)*_("
     r"SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
 )
-_MIN_LIKENESS = 0.75
-"""Of a prefix with a typing error, such as PACLINE_ (0.94). Chosen empirically."""
+_MIN_LIKENESS_OF_REST = 0.6
+"""Of what follows a misspelt PACELINE_ and a setting's name without it: other programs may have
+names that resemble Paceline's. Chosen empirically."""
 
 
 def misspelt(environ: Mapping[str, str], known: Collection[str]) -> list[str]:
@@ -52,20 +56,38 @@ def misspelt(environ: Mapping[str, str], known: Collection[str]) -> list[str]:
 
 
 def _looks_like_setting(name: str, value: str, known: Collection[str]) -> bool:
-    upper = name.upper()
-    if upper.startswith(PREFIX):
-        return not (
-            name in OTHER_NAMES or name.startswith(OTHER_PREFIXES) or _is_of_service(name, value)
-        )
+    if name in OTHER_NAMES or name.startswith(OTHER_PREFIXES) or _is_of_service(name, value):
+        return False
+    squeezed = _squeeze(name)
+    if squeezed.startswith(PREFIX):
+        return True
+    settings = [_squeeze(setting).removeprefix(PREFIX) for setting in known]
+    last_parts = set(map(_last_part, known))
     return any(
-        upper.endswith(setting.removeprefix(PREFIX))
-        and _likeness(upper.removesuffix(setting.removeprefix(PREFIX))) >= _MIN_LIKENESS
-        for setting in known
+        rest in last_parts
+        or difflib.get_close_matches(rest, settings, n=1, cutoff=_MIN_LIKENESS_OF_REST)
+        for rest in _without_misspelt_prefix(squeezed)
     )
 
 
-def _likeness(prefix: str) -> float:
-    return difflib.SequenceMatcher(None, prefix, PREFIX).ratio()
+def _squeeze(name: str) -> str:
+    """The name in capitals, with one underscore between its words.
+
+    >>> _squeeze("paceline-keys__File_")
+    'PACELINE_KEYS_FILE'
+    """
+    return re.sub("[^A-Z0-9]+", "_", name.upper()).strip("_")
+
+
+def _without_misspelt_prefix(squeezed: str) -> Iterator[str]:
+    """What may be the name of a setting, after one or two words that resemble PACELINE, or after
+    PACELINE itself without an underscore."""
+    words = squeezed.split("_")
+    for count in (1, 2):
+        if is_like_paceline("".join(words[:count])):
+            yield "_".join(words[count:])
+    if words[0].startswith(PREFIX.rstrip("_")):
+        yield squeezed.removeprefix(PREFIX.rstrip("_"))
 
 
 def _is_of_service(name: str, value: str) -> bool:
@@ -76,17 +98,21 @@ def _is_of_service(name: str, value: str) -> bool:
 
 
 def _hint(name: str, known: Collection[str]) -> str:
-    upper = name.upper()
-    if upper in OTHER_NAMES:
-        return f"did you mean {upper}?"
-    squeezed = {re.sub("_+", "_", setting): setting for setting in known}
-    near = (
-        [squeezed[same] for same in [re.sub("_+", "_", upper).rstrip("_")] if same in squeezed]
-        or [one for one in known if one.rpartition("__")[2] == upper.rpartition("__")[2]]
-        or difflib.get_close_matches(upper, known, n=1, cutoff=0.75)
-    )
-    if near:
-        return f"did you mean {near[0]}?"
+    squeezed = _squeeze(name)
+    if squeezed in OTHER_NAMES:
+        return f"did you mean {squeezed}?"
+    by_squeezed = {_squeeze(setting): setting for setting in known}
+    ends = [one for one in known if squeezed.endswith(f"_{_last_part(one)}")]
+    if squeezed in by_squeezed:
+        return f"did you mean {by_squeezed[squeezed]}?"
+    if ends:
+        return f"did you mean {max(ends, key=lambda one: len(_last_part(one)))}?"
+    if near := difflib.get_close_matches(squeezed, by_squeezed, n=1, cutoff=0.75):
+        return f"did you mean {by_squeezed[near[0]]}?"
     return (
         "`paceline serve --print-config` lists all settings; rename it if it is another program's"
     )
+
+
+def _last_part(setting: str) -> str:
+    return setting.rpartition("__")[2]

@@ -46,7 +46,7 @@ _WITHOUT = {
 
 _NAMES = frozenset(
     {
-        "server.host", "server.admin_host",
+        "server.host", "server.admin_host", "server.probe_host",
         "keys.file", "keys.admin_key_file", "keys.salt_file", "keys.audit_file", "capture.folder",
         "capture.redact", "replicas.key_file",
     }

@@ -20,19 +20,22 @@ _HEAD = """\
 All settings, generated from `src/paceline/config/tree.py`. They come from three layers; a later
 layer wins:
 
-1. the file: `paceline.yaml` in the working folder, or the file given by `--config`
+1. the file: `paceline.yaml` in the working folder, or the file or pipe given by `--config`; a file
+   whose name only resembles `paceline.yaml` is refused
 2. the environment: `PACELINE_<SECTION>__<SETTING>` in capitals, with lists as JSON; another
-   variable that begins with `PACELINE_` is refused, unless Paceline or Kubernetes uses it
+   variable whose name begins with `PACELINE_`, or resembles a setting's, is refused, unless
+   Paceline or Kubernetes uses it
 3. the flags of `paceline serve`; the arguments after `--` are `engine.vllm_args`
 
 `paceline serve --print-config` prints the effective values and where each one comes from, in a form
 that can be used as the file.
 
 Unknown and repeated settings are refused, also within an entry of a list; the error names the
-closest setting. So are merge keys (`<<`), several documents in a file, and a file or a section
-without settings. [Security](security.md#settings-that-protect) lists the settings that protect
-something, which are never empty. In YAML, `off` is a text, and `010` and `1:30` are refused,
-because readers take them for different numbers.
+closest setting. So are merge keys (`<<`), tags (`!!str`), anchors and aliases, several documents
+in a file, and a file or a section without settings.
+[Security](security.md#settings-that-protect) lists the settings that protect something, which are
+never empty. In YAML, `off` is a text, and `010`, `8_0` and `1:30` are refused, because readers take
+them for different numbers.
 
 ```yaml
 # paceline.yaml

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator
 from typing import Any, get_args
 
-_LEADING_ZERO = re.compile(r"[-+]?0[0-9_]+")
+from pydantic_core import PydanticCustomError
+
+_NUMBER = re.compile(r"[-+]?(0|[1-9][0-9]*)?(\.[0-9]*)?([eE][-+]?[0-9]+)?")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _HOST = re.compile(
     r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*"
@@ -15,23 +16,33 @@ _HOST = re.compile(
 
 
 def check_scalar(annotation: Any, value: Any) -> Any:
-    """The value as it is. Raises ValueError for one that the type of its field would hide.
+    """The value as it is. Raises `PydanticCustomError`, without the value, for one that the type of
+    its field would hide.
 
-    pydantic takes `true` for the number 1, "010" for 10, and drops repeated members of a set.
+    pydantic takes `true` for the number 1, "010" for 10, "8_0" for 80, digits of any script for
+    decimal ones, and drops repeated members of a set.
     """
     kinds = frozenset(_kinds(annotation))
     is_number = bool(kinds & {int, float}) and bool not in kinds
     if is_number and isinstance(value, bool):
-        raise ValueError(f"it is {str(value).lower()}; it must be a number")
-    if is_number and isinstance(value, str) and _LEADING_ZERO.fullmatch(value.strip()):
-        raise ValueError(f"it is {value!r}; write the number in decimal, without leading zeros")
+        raise _mistake("it must be a number")
+    if is_number and isinstance(value, str) and _is_odd_number(value.strip(" ")):
+        raise _mistake("write the number in decimal, without leading zeros or underscores")
     if isinstance(value, str) and _CONTROL.search(value):
-        raise ValueError(f"it is {value[:100]!r}; it must not contain control characters")
-    if frozenset in kinds and isinstance(value, list | tuple):
-        repeated = [one for one, count in Counter(map(str, value)).items() if count > 1]
-        if repeated:
-            raise ValueError(f"it lists {repeated[0][:100]!r} twice; list it once")
+        raise _mistake("it must not contain control characters")
+    is_set = frozenset in kinds and isinstance(value, list | tuple)
+    if is_set and len(set(map(str, value))) < len(value):
+        raise _mistake("it lists one member twice; list it once")
     return value
+
+
+def _is_odd_number(text: str) -> bool:
+    """Whether a text has digits and is not a number as everybody writes it."""
+    return any(map(str.isdigit, text)) and not _NUMBER.fullmatch(text)
+
+
+def _mistake(message: str) -> PydanticCustomError:
+    return PydanticCustomError("mistake", message)
 
 
 def check_hosts(hosts: frozenset[str]) -> frozenset[str]:

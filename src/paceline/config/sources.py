@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,17 +18,26 @@ from typing import Any, Literal
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from paceline.bounded_reading import read_file_or_pipe
 from paceline.config.environment import PREFIX, misspelt
+from paceline.config.likeness import is_meant_as_settings_file
 from paceline.config.protection import is_empty, why_empty_refused
 from paceline.config.tree import Settings
 from paceline.strict_files import StrictFileError, load_json, load_yaml
 
 DEFAULT_FILE = Path("paceline.yaml")
-_SIMILAR_FILES = ("paceline.yml", "Paceline.yaml", "Paceline.yml", "PACELINE.YAML", "paceline.YAML")
-"""Names that somebody may give the settings file, and that are not read."""
+_MAX_FILE_BYTES = 1024 * 1024
+"""A thousand replicas, with a margin. Chosen empirically."""
+_PIPE_S = 30.0
+"""Time limit for a command that writes the settings into a pipe. Chosen empirically."""
 
 Key = tuple[str, ...]
 """Path of a setting in the tree, for example ("server", "port")."""
+
+
+_MAY_HOLD_SECRETS = frozenset({("replicas",), ("engine", "vllm_args")})
+"""Their values are in no message: they may be API keys in the wrong place."""
+_MAX_SHOWN_CHARS = 100
 
 
 class ConfigError(Exception):
@@ -122,7 +132,7 @@ def read_file(path: Path) -> Mapping[str, Any]:
     if not str(path).strip():
         raise ConfigError("the name of the settings file is empty; give an existing file")
     try:
-        content = load_yaml(path.read_text(encoding="utf-8"))
+        content = load_yaml(read_file_or_pipe(path, _MAX_FILE_BYTES, _PIPE_S).decode("utf-8-sig"))
     except OSError as error:
         raise ConfigError(
             f"{path} cannot be read: {error.strerror}; give an existing file with --config"
@@ -142,16 +152,33 @@ def read_file(path: Path) -> Mapping[str, Any]:
 
 
 def _find_file() -> Path | None:
-    """The settings file of the working folder. Raises ConfigError for one with a similar name."""
-    if os.path.lexists(DEFAULT_FILE):  # a link that leads nowhere is an error, not a missing file
+    """The settings file of the working folder. Raises ConfigError for one with a similar name, and
+    where it cannot be known whether there is one."""
+    try:
+        os.lstat(DEFAULT_FILE)  # a link that leads nowhere is an error, not a missing file
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise ConfigError(_folder_unusable("searched", error)) from None
+    else:
         return DEFAULT_FILE
-    for name in _SIMILAR_FILES:
-        if os.path.lexists(name):
-            raise ConfigError(
-                f"the working folder has {name}, which is not read; rename it to {DEFAULT_FILE}, "
-                f"or give it with --config {name}"
-            )
+    try:
+        names = sorted(os.listdir())
+    except OSError as error:
+        raise ConfigError(_folder_unusable("listed", error)) from None
+    for name in filter(is_meant_as_settings_file, names):
+        raise ConfigError(
+            f"the working folder has {name!a}, which is not read; rename it to {DEFAULT_FILE}, "
+            f"or give it with --config {shlex.quote(name)}"
+        )
     return None
+
+
+def _folder_unusable(verb: str, error: OSError) -> str:
+    return (
+        f"the working folder cannot be {verb} ({error.strerror}), so it is unknown whether it has "
+        f"a {DEFAULT_FILE}; start in another folder, or give the file with --config"
+    )
 
 
 def _flatten(tree: Mapping[Any, Any], prefix: Key = ()) -> Iterator[tuple[Key, Any]]:
@@ -206,7 +233,7 @@ def _nest(values: Mapping[Key, Any]) -> dict[str, Any]:
 
 
 def _describe_unknown(key: Key, origin: Origin) -> str:
-    given = ".".join(key)
+    given = ".".join(key)[:_MAX_SHOWN_CHARS]
     names = [".".join(known) for known in SETTING_KEYS]
     near = (
         # The right name in a wrong section or none; else a typo in the whole key or its last part.
@@ -231,9 +258,17 @@ def _describe(detail: ErrorDetails, origins: Mapping[Key, Origin]) -> str:
     if (
         detail["type"] == "extra_forbidden"
     ):  # only inside a list; other unknown keys were reported before
-        return f"{'.'.join(location)} is not a setting (from {origin}); see docs/configuration.md"
+        name = ".".join(location)[:_MAX_SHOWN_CHARS]
+        return f"{name} is not a setting (from {origin}); see docs/configuration.md"
     if detail["type"] == "value_error":
         where = f" (from {origin})" if key in origins else ""
         return f"{'.'.join(location)}{where}: {message}"
-    name = location if key and key[0] == "replicas" else key
-    return f"{'.'.join(name)} is {detail['input']!r} (from {origin}): {message}"
+    if key in _MAY_HOLD_SECRETS:
+        given = type(detail["input"]).__name__
+        return f"{'.'.join(location)} is a {given} (from {origin}): {message}"
+    return f"{'.'.join(key)} is {_shown(detail['input'])} (from {origin}): {message}"
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _MAX_SHOWN_CHARS else f"{text[:_MAX_SHOWN_CHARS]}…"

@@ -11,10 +11,7 @@ from paceline.strict_files import StrictDumper
 
 
 class _Dumper(StrictDumper):
-    """Writes a value again wherever it occurs: Kubernetes' tools read no anchors."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
+    """Indents lists."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
         super().increase_indent(flow, False)

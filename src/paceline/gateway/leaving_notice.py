@@ -11,13 +11,17 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import os
+import secrets
+import selectors
 import socket
+import threading
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
 from paceline.gateway.settings import GatewaySettings
+from paceline.peer_credentials import is_own_user
 
 _LISTED = Path("/proc/net/unix")
 _MAX_WAITING = 128
@@ -48,11 +52,13 @@ class Notice:
 
     pid: int
     address: PortAddress
+    process: str = field(default_factory=lambda: secrets.token_hex(8), compare=False)
+    """Random: processes of several containers, or of one restarted, have the same pid."""
 
     @property
     def path(self) -> str:
         """The abstract address of its socket: connections to it end with the notice."""
-        return f"\0{_prefix()}{self.pid}-{self.address.port}-{self.address.ip}"
+        return f"\0{_prefix()}{self.pid}.{self.process}-{self.address.port}-{self.address.ip}"
 
 
 def ports_of(settings: GatewaySettings) -> tuple[PortAddress, ...]:
@@ -70,12 +76,17 @@ def address_of(host: str, port: int) -> PortAddress | None:
     return None
 
 
+_OWN_PROCESS = secrets.token_hex(8)
+
+
 class LeavingNotice:
     """Says nothing until `announce`. The end of the block withdraws the notices."""
 
     def __init__(self, addresses: Iterable[PortAddress]) -> None:
         self._addresses = tuple(addresses)
         self._listeners: list[socket.socket] = []
+        self._end: socket.socket | None = None
+        self._admitting: threading.Thread | None = None
 
     def __enter__(self) -> LeavingNotice:
         return self
@@ -98,18 +109,53 @@ class LeavingNotice:
         for address in self._addresses:
             listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             try:
-                listener.bind(Notice(os.getpid(), address).path)
+                listener.bind(Notice(os.getpid(), address, _OWN_PROCESS).path)
                 listener.listen(_MAX_WAITING)
             except OSError:
                 listener.close()
             else:
                 self._listeners.append(listener)
+        self._end, ends = socket.socketpair()
+        self._admitting = threading.Thread(
+            target=_admit, args=(list(self._listeners), ends), daemon=True
+        )
+        self._admitting.start()
 
     def withdraw(self) -> None:
         """Take the notices down: this process has ended, or another one has its ports."""
+        if self._end is not None and self._admitting is not None:
+            self._end.close()
+            self._admitting.join()
         for listener in self._listeners:
             listener.close()
         self._listeners.clear()
+        self._end = self._admitting = None
+
+
+def _admit(listeners: Iterable[socket.socket], ends: socket.socket) -> None:
+    """Hold the connections of this user's processes until `ends` does, and drop those of others,
+    who would fill the queue."""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(ends)
+        ready = stack.enter_context(selectors.DefaultSelector())
+        for one in (*listeners, ends):
+            ready.register(one, selectors.EVENT_READ)
+        num_held = 0
+        while num_held < _MAX_WAITING:  # any more wait in the queue
+            for key, _ in ready.select():
+                if key.fileobj is ends:
+                    return
+                try:
+                    connected, _ = key.fileobj.accept()  # type: ignore[union-attr]
+                except OSError:  # no descriptors left: they wait in the queue
+                    return
+                if is_own_user(connected):
+                    stack.enter_context(connected)
+                    num_held += 1
+                else:
+                    connected.close()
+        ready.unregister(ends)
+        ends.recv(1)  # the end
 
 
 def notices_about(addresses: Iterable[PortAddress]) -> list[Notice]:
@@ -118,7 +164,7 @@ def notices_about(addresses: Iterable[PortAddress]) -> list[Notice]:
     return [
         notice
         for notice in _read_notices(abstract_names())
-        if notice.pid != os.getpid() and any(map(notice.address.conflicts_with, wanted))
+        if notice.process != _OWN_PROCESS and any(map(notice.address.conflicts_with, wanted))
     ]
 
 
@@ -126,7 +172,7 @@ def abstract_names() -> list[str]:
     """The abstract addresses of all Unix sockets in this network namespace, without the zero byte;
     empty where the system does not list them."""
     try:
-        lines = _LISTED.read_text(errors="replace").splitlines()
+        lines = _LISTED.read_text(errors="replace").split("\n")
     except OSError:
         return []
     paths = (fields[7] for line in lines if len(fields := line.split(maxsplit=7)) == 8)
@@ -136,10 +182,11 @@ def abstract_names() -> list[str]:
 def _read_notices(names: Iterable[str]) -> list[Notice]:
     found = []
     for name in names:
-        pid, _, address = name.removeprefix(_prefix()).partition("-")
+        owner, _, address = name.removeprefix(_prefix()).partition("-")
+        pid, _, process = owner.partition(".")
         port, _, ip = address.partition("-")
         if name.startswith(_prefix()) and pid.isdecimal() and port.isdecimal() and _is_ip(ip):
-            found.append(Notice(int(pid), PortAddress(ip, int(port))))
+            found.append(Notice(int(pid), PortAddress(ip, int(port)), process))
     return found
 
 

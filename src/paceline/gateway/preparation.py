@@ -9,12 +9,16 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import os
+import socket
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
 
 from paceline.gateway.admin.audit import check_audit_file
 from paceline.gateway.capture.prompt_capture import check_capture
-from paceline.gateway.http.listening import bind, resolve
+from paceline.gateway.http.listening import bind, is_bound_to, listen_address
 from paceline.gateway.keys.file import check_key_file
 from paceline.gateway.keys.salt import check_secret
+from paceline.gateway.leaving_notice import PortAddress, address_of
 from paceline.gateway.settings import GatewaySettings
 
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -24,9 +28,10 @@ def check_files(settings: GatewaySettings) -> None:
     """Raise `KeysUnusable`, `CaptureUnusable` or ValueError unless every file can be used."""
     keys = settings.keys
     _refuse_shared_files(settings)
-    for path in (keys.file, keys.admin_key_file):
-        if path is not None:
-            check_key_file(path)
+    if keys.file is not None:
+        check_key_file(keys.file)
+    if keys.admin_key_file is not None:
+        check_key_file(keys.admin_key_file, keys.file)
     if keys.salt_path is not None:
         check_secret(keys.salt_path)
     check_audit_file(keys.audit_file)
@@ -41,7 +46,7 @@ def check_addresses(settings: GatewaySettings) -> None:
     """
     found: list[tuple[str, _Address, int]] = []
     for host, port, setting in settings.ports:
-        address = ipaddress.ip_address(resolve(host, port, setting)[3][0].partition("%")[0])
+        address = listen_address(host, port, setting)
         needs_key = setting == "admin_port" and not address.is_loopback
         if needs_key and settings.keys.admin_key_file is None:
             raise ValueError(
@@ -58,11 +63,23 @@ def check_addresses(settings: GatewaySettings) -> None:
         found.append((setting, address, port))
 
 
-def check_ports(settings: GatewaySettings) -> None:
-    """Raise `PortTaken` unless every port is free and may be opened by this user."""
+def check_ports(
+    settings: GatewaySettings,
+    offered: Sequence[socket.socket] = (),
+    leaving: Collection[PortAddress] = (),
+) -> None:
+    """Raise `PortTaken` unless every port is free and may be opened by this user.
+
+    A start has those of the process that it takes over from, whose `offered` sockets are in the
+    order of the ports, and those that a `leaving` process frees.
+    """
     with contextlib.ExitStack() as stack:
-        for host, port, setting in settings.ports:
-            stack.enter_context(bind(host, port, setting, listens=False))
+        for index, (host, port, setting) in enumerate(settings.ports):
+            address = address_of(host, port)
+            is_offered = index < len(offered) and is_bound_to(offered[index], host, port)
+            is_leaving = address is not None and any(map(address.conflicts_with, leaving))
+            if not is_offered and not is_leaving:
+                stack.enter_context(bind(host, port, setting, listens=False))
 
 
 def _overlap(one: _Address, other: _Address) -> bool:
@@ -77,14 +94,26 @@ def _refuse_shared_files(settings: GatewaySettings) -> None:
     """One file must not be two settings: keys of clients without a role would open the admin port,
     and lines of the audit would make a file of keys unusable."""
     keys = settings.keys
-    seen: dict[str, str] = {}
-    for name in ("file", "admin_key_file", "salt_file", "audit_file"):
-        path = getattr(keys, name)
-        if path is None:
-            continue
-        real = os.path.realpath(path)
-        if real in seen:
-            raise ValueError(
-                f"keys.{seen[real]} and keys.{name} are the same file, {path}; give each its own"
-            )
-        seen[real] = name
+    paths = {
+        "file": keys.file,
+        "admin_key_file": keys.admin_key_file,
+        "salt_file": keys.salt_path,
+        "audit_file": keys.audit_file,
+    }
+    seen: dict[object, str] = {}
+    for name, path in paths.items():
+        for identity in () if path is None else _identities(path):
+            if identity in seen:
+                raise ValueError(
+                    f"keys.{seen[identity]} and keys.{name} are the same file, {path}; give each "
+                    "its own"
+                )
+            seen[identity] = name
+
+
+def _identities(path: Path) -> Iterator[object]:
+    """What two names of one file have in common: the file itself, if it exists, and its place."""
+    with contextlib.suppress(OSError):
+        status = path.stat()
+        yield status.st_dev, status.st_ino
+    yield os.path.realpath(path)

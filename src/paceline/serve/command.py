@@ -47,7 +47,8 @@ Examples:
       Print the effective settings and where each one comes from
 """
 
-# Flag → setting. Without the flag, the file and the environment decide.
+# Flag → setting. Without the flag, the file and the environment decide. Every value is a text: a
+# number is read as in a variable.
 _SETTINGS: dict[str, Key] = {
     "model": ("engine", "model"),
     "draft": ("engine", "draft"),
@@ -67,6 +68,10 @@ class _ServeCommand(StrictCommand):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if "--" in args:
             at = args.index("--")
+            if at == len(args) - 1:
+                raise click.UsageError(
+                    "-- is the last argument; write arguments for vLLM after it, or leave it out"
+                )
             ctx.meta["vllm_args"] = tuple(args[at + 1 :])
             args = args[:at]
         return super().parse_args(ctx, args)
@@ -91,13 +96,11 @@ class _ServeCommand(StrictCommand):
     help="How the draft length is chosen, or NAME of an installed package; can be changed at run "
     "time.",
 )
-@click.option(
-    "--draft-length-max", type=int, metavar="N", help="Most draft tokens per request and step."
-)
-@click.option("--replicas", type=int, metavar="N", help="Engines to start; 0: none.")
+@click.option("--draft-length-max", metavar="N", help="Most draft tokens per request and step.")
+@click.option("--replicas", metavar="N", help="Engines to start; 0: none.")
 @click.option("--host", metavar="H", help="Address that the data port listens on.")
-@click.option("--port", type=int, metavar="P", help="Data port; 0: any free port.")
-@click.option("--admin-port", type=int, metavar="P", help="Admin port; 0: any free port.")
+@click.option("--port", metavar="P", help="Data port; 0: any free port.")
+@click.option("--admin-port", metavar="P", help="Admin port; 0: any free port.")
 @click.option(
     "--config",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -168,12 +171,11 @@ def _serve(loaded: LoadedSettings, *, take_over: bool, only_checks: bool) -> int
     from paceline.gateway.capture.results import CaptureUnusable
     from paceline.gateway.http.listening import HostUnknown
     from paceline.gateway.keys.record import KeysUnusable
-    from paceline.gateway.leaving_notice import notices_about, ports_of
     from paceline.gateway.preparation import check_ports
     from paceline.gateway.process import start_logging
     from paceline.serve.handover.taking_over import TakeOver, TakeOverFailed
     from paceline.serve.plan import make_plan
-    from paceline.serve.predecessor import PredecessorStays, explain_taken_port
+    from paceline.serve.predecessor import PredecessorStays, explain_taken_port, leaving_ports
     from paceline.serve.preparation import check_startable
     from paceline.serve.run import serve as run_serve
     from paceline.serve.startup_checks.report import refusals, render_report, warnings
@@ -211,15 +213,16 @@ def _serve(loaded: LoadedSettings, *, take_over: bool, only_checks: bool) -> int
     )
     taken: TakeOver | None = None
     try:
-        if only_checks:
-            results = check(has_running_engines=take_over)
-            click.echo(render_report(results))
-            # A running server keeps its ports until then, and one that is leaving frees them.
-            if not take_over and not notices_about(ports_of(plan.gateway)):
-                check_ports(plan.gateway)
-            return 1 if refusals(results) or not results else 0
         if take_over:
             taken = TakeOver.begin(plan.gateway.host, plan.gateway.port)
+        if only_checks:
+            results = check(has_running_engines=taken is not None)
+            click.echo(render_report(results))
+            if taken is None:
+                check_ports(plan.gateway, leaving=leaving_ports(plan.gateway))
+            else:
+                check_ports(plan.gateway, offered=taken.sockets)
+            return 1 if refusals(results) or not results else 0
         if taken is None and not uvloop.run(_wait_for_ports(plan.gateway)):
             return 0
         results = check(has_running_engines=taken is not None)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from paceline.bounded_reading import read_regular
 from paceline.config import ReplicaSettings, Settings
 from paceline.engine.launch.hardware import Hardware
 from paceline.engine.launch.model_folder import PairFacts
@@ -25,6 +26,9 @@ from paceline.gateway.settings import (
 from paceline.gateway.settings.names import MAX_MODEL_CHARS, is_name
 from paceline.serve.engine_plan import EnginePlan, PlannedEngines, plan_engines
 from paceline.serve.worker_count import choose_num_workers
+
+_MAX_KEY_FILE_BYTES = 64 * 1024
+"""More than the longest key with blanks around it."""
 
 
 def _no_engines(draft: str) -> PlannedEngines:
@@ -150,9 +154,17 @@ def _entry(index: int, replica: ReplicaSettings) -> ReplicaEntry:
 
 
 def _read_key(file: Path) -> str:
+    # No message has the path: it may be the key itself, given by mistake.
     try:
-        return file.read_text(encoding="utf-8").strip()
+        _, content = read_regular(file, _MAX_KEY_FILE_BYTES + 1)
     except OSError as error:
-        raise ValueError(f"key_file {file} cannot be read: {error.strerror}") from None
+        raise ValueError(
+            f"key_file cannot be read: {error.strerror}; give the path of a file that contains the "
+            "key, not the key"
+        ) from None
+    if len(content) > _MAX_KEY_FILE_BYTES:
+        raise ValueError(f"key_file is longer than the {_MAX_KEY_FILE_BYTES} bytes allowed")
+    try:
+        return content.decode("utf-8-sig").strip()
     except UnicodeDecodeError:
-        raise ValueError(f"key_file {file} is not a UTF-8 text file") from None
+        raise ValueError("key_file is not a UTF-8 text file") from None

@@ -13,7 +13,8 @@ import os
 import socket
 from collections.abc import Callable, Collection, Sequence
 
-from paceline.gateway import GatewaySettings
+from paceline.gateway import GatewaySettings, PortTaken
+from paceline.gateway.http.listening import bind
 from paceline.gateway.leaving_notice import (
     Notice,
     PortAddress,
@@ -22,12 +23,16 @@ from paceline.gateway.leaving_notice import (
     notices_about,
     ports_of,
 )
-from paceline.serve.handover.connection import is_own_user
-from paceline.serve.handover.owner_address import path_of
+from paceline.peer_credentials import is_own_user
+from paceline.serve.handover.owner_address import has_owner
 
 _ENGINES_END_S = 60.0
 """What engines may need to end after the last request: 15 s until they are killed, 30 s for their
 descendants (`engine.process.engine_process`), and a margin."""
+
+
+_RETRY_S = 0.1
+"""Time between two attempts to connect to a notice whose queue is full. Chosen empirically."""
 
 
 class PredecessorStays(Exception):
@@ -48,11 +53,11 @@ async def wait_for_predecessors(
     pid = 0
     try:
         async with asyncio.timeout(within_s):
-            while leaving := _connect(ports_of(settings)):
+            while leaving := _find_leaving(settings):
                 with contextlib.ExitStack() as stack:
-                    notice, connected = leaving[0]
                     for _, opened in leaving:
-                        stack.enter_context(opened)
+                        stack.enter_context(opened or contextlib.nullcontext())
+                    notice, connected = leaving[0]
                     pid = notice.pid
                     if pid not in reported:
                         reported.add(pid)
@@ -61,7 +66,10 @@ async def wait_for_predecessors(
                             f"{notice.address.port} yet; waiting for its end, at most "
                             f"{within_s:g} s (Ctrl-C ends the wait)"
                         )
-                    await _wait_closed(connected)
+                    if connected is None:
+                        await asyncio.sleep(_RETRY_S)
+                    else:
+                        await _wait_closed(connected)
     except TimeoutError:
         raise PredecessorStays(
             f"process {pid} has been stopping for {within_s:g} s and still completes requests. "
@@ -70,7 +78,21 @@ async def wait_for_predecessors(
         ) from None
 
 
-def explain_taken_port(settings: GatewaySettings, names: Collection[str] | None = None) -> str:
+def leaving_ports(settings: GatewaySettings) -> list[PortAddress]:
+    """Ports of these settings that a process of this user is about to free."""
+    found = []
+    for notice, connected in _connect(ports_of(settings)):
+        if connected is not None:
+            connected.close()
+            found.append(notice.address)
+    return found
+
+
+def explain_taken_port(
+    settings: GatewaySettings,
+    names: Collection[str] | None = None,
+    has_owner: Callable[[str, int], bool] = has_owner,
+) -> str:
     """What to do about a data port that a running Paceline of this user serves; empty if none does.
 
     `names` are those of the Unix sockets on this machine, read if not given.
@@ -79,14 +101,16 @@ def explain_taken_port(settings: GatewaySettings, names: Collection[str] | None 
     found = abstract_names() if names is None else names
     if wanted is None or not wanted.port:
         return ""
-    if path_of(settings.host, settings.port)[1:] in found:
+    if has_owner(settings.host, settings.port):
         return (
             f" A Paceline of yours has {settings.host}:{settings.port}; --take-over replaces it "
             "without losing a request."
         )
     for host in _hosts_served(found, settings.port):
         other = address_of(host, settings.port)
-        if other is not None and other.conflicts_with(wanted):
+        if other is None or not other.conflicts_with(wanted):
+            continue
+        if has_owner(host, settings.port):
             return (
                 f" A Paceline of yours has {host}:{settings.port}; --host {host} --take-over "
                 "replaces it without losing a request."
@@ -94,20 +118,45 @@ def explain_taken_port(settings: GatewaySettings, names: Collection[str] | None 
     return ""
 
 
-def _connect(addresses: Sequence[PortAddress]) -> list[tuple[Notice, socket.socket]]:
-    """Connections that end with the notices, without those of other users: anybody can put one up,
-    and would keep this process waiting."""
-    found = []
+def _find_leaving(settings: GatewaySettings) -> list[tuple[Notice, socket.socket | None]]:
+    """Notices to wait for, with connections that end with them; those come first.
+
+    A notice whose queue is full may be one of another user. It counts while its port is taken.
+    """
+    found = sorted(_connect(ports_of(settings)), key=lambda one: one[1] is None)
+    return [one for one in found if one[1] is not None or _is_taken(settings, one[0].address)]
+
+
+def _connect(addresses: Sequence[PortAddress]) -> list[tuple[Notice, socket.socket | None]]:
+    """The notices with connections that end with them, None where the queue is full; without those
+    of other users: anybody can put one up, and would keep this process waiting."""
+    found: list[tuple[Notice, socket.socket | None]] = []
     for notice in notices_about(addresses):
         connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         connected.setblocking(False)
-        with contextlib.suppress(OSError):  # the notice has just been taken down
+        try:
             connected.connect(notice.path)
             if is_own_user(connected):
                 found.append((notice, connected))
                 continue
+        except BlockingIOError:
+            found.append((notice, None))
+        except OSError:  # the notice has just been taken down
+            pass
         connected.close()
     return found
+
+
+def _is_taken(settings: GatewaySettings, address: PortAddress) -> bool:
+    """Whether a port of these settings that conflicts with this one cannot be opened."""
+    for host, port, setting in settings.ports:
+        wanted = address_of(host, port)
+        if wanted is not None and wanted.conflicts_with(address):
+            try:
+                bind(host, port, setting, listens=False).close()
+            except PortTaken:
+                return True
+    return False
 
 
 async def _wait_closed(connected: socket.socket) -> None:

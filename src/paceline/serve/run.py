@@ -36,7 +36,7 @@ from paceline.serve.engines import Engines
 from paceline.serve.handover.fleet_changes import apply_changes
 from paceline.serve.handover.handing_over import HandingOver
 from paceline.serve.handover.outgoing import Outgoing
-from paceline.serve.handover.owner_address import OwnerAddress
+from paceline.serve.handover.owner_address import OwnerAddress, has_owner
 from paceline.serve.handover.taking_over import TakeOver
 from paceline.serve.plan import ServePlan
 from paceline.serve.shutdown_signals import cancelled_by, shutdown_signals
@@ -141,9 +141,11 @@ async def serve(
 def _reserve(address: OwnerAddress, settings: GatewaySettings) -> None:
     """Of two processes that start at once, the second one ends here, and can say why.
 
-    Raises `PortTaken`.
+    Without the address, which another user may have bound, the port decides. Raises `PortTaken`.
     """
-    if settings.port and not address.acquire(settings.host, settings.port):
+    if not settings.port or address.acquire(settings.host, settings.port):
+        return
+    if has_owner(settings.host, settings.port):
         raise PortTaken(
             f"Port {settings.port} on {settings.host} is served, or about to be, by another "
             "process; set server.port (--port) to a free one, or to 0 to have one chosen."

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from paceline.config import ConfigError, Settings, load_settings
+from paceline.config import ConfigError, Settings, load_settings, sources
 
 
 @pytest.fixture(autouse=True)
@@ -41,6 +44,16 @@ MISSPELT = {
     "PACELINE_SERVER_PORT": "PACELINE_SERVER__PORT",
     "PACELINE_REPLICAS": "PACELINE_ENGINE__REPLICAS",
     "Paceline_Admin_Key": "PACELINE_ADMIN_KEY",
+    "PACLINE_KEYS_FILE": "PACELINE_KEYS__FILE",
+    "PACELINE-KEYS-FILE": "PACELINE_KEYS__FILE",
+    "PACELIN_KEYS__FILES": "PACELINE_KEYS__FILE",
+    "paceline.keys.file": "PACELINE_KEYS__FILE",
+    "Pacelien-Keys-Salt-File": "PACELINE_KEYS__SALT_FILE",
+    "PACELINEKEYS__FILE": "PACELINE_KEYS__FILE",
+    "PACELINE KEYS FILE": "PACELINE_KEYS__FILE",
+    "PACE-LINE-KEY-FILE": "PACELINE_KEYS__FILE",
+    "PACELNE_ADMIN_HOST": "PACELINE_SERVER__ADMIN_HOST",
+    "SPACELINE_KEYS__METRIC_NEEDS_KEY": "PACELINE_KEYS__METRICS_NEED_KEY",
 }
 
 
@@ -66,6 +79,12 @@ def test_a_variable_that_resembles_nothing_is_refused_too() -> None:
         ("PACELINE_SUPERVISED", "1"),
         ("KEYS__FILE", "of another program"),
         ("TIMELINE_KEYS__FILE", "of another program"),
+        ("PIPELINE_SERVER__PORT", "of another program"),
+        ("BASELINE_ENGINE_MODEL", "of another program"),
+        ("SPACELINE_HOME", "of another program"),
+        ("PACELINE2_SERVICE_HOST", "10.0.0.1"),
+        ("PACELINES_PORT", "tcp://10.0.0.1:8000"),
+        ("PACE_LINE_PORT_8000_TCP_ADDR", "10.0.0.1"),
     ],
 )
 def test_variables_of_kubernetes_and_of_other_commands_are_left_alone(
@@ -115,11 +134,21 @@ WRONG_TYPE = {
     "a list for a section": ("keys: [file]", "keys is a list"),
     "a text for a section": ("keys: file", "keys is a str"),
     "a number for a section": ("server: 8000", "server is a int"),
-    "true for a number": ("server: {max_connections: true}", "it is true; it must be a number"),
+    "true for a number": ("server: {max_connections: true}", "max_connections is True"),
     "true for a fraction": ("capture: {share: true}", "it must be a number"),
     "infinity": ("server: {stall_timeout_s: .inf}", "finite number"),
     "not a number": ("server: {max_tenant_buffered_fraction: .nan}", "finite number"),
     "an octal text": ("admission: {max_queue: '010'}", "without leading zeros"),
+    "a text with underscores": ("server: {port: '8_0'}", "without leading zeros or underscores"),
+    "digits of another script": (
+        "server: {port: '\uff18\uff10\uff18\uff10'}",
+        "write the number in decimal",
+    ),
+    "superscript digits": ("server: {port: '8²'}", "write the number in decimal"),
+    "a fraction with leading zeros": ("capture: {share: '00.5'}", "write the number in decimal"),
+    "a number of 5,000 hexadecimal digits": (f"server: {{port: 0x{'f' * 5000}}}", "too large"),
+    "a text of 5,000 digits": (f"server: {{port: '{'9' * 5000}'}}", "server.port is '9999"),
+    "a long list for a number": (f"server: {{port: [{'1, ' * 50_000}]}}", "server.port is [1, 1"),
     "zero": ("server: {max_connections: 0}", "greater than or equal"),
     "negative": ("admission: {max_in_flight: -1}", "greater than or equal"),
     "maybe": ("keys: {metrics_need_key: maybe}", "valid boolean"),
@@ -165,11 +194,82 @@ def test_a_byte_order_mark_is_no_part_of_the_first_section() -> None:
     assert load_settings({}, {}, file).settings.server.port == 9
 
 
-@pytest.mark.parametrize("name", ["paceline.yml", "Paceline.yaml"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("paceline.yml", "Paceline.yaml", "paceline.YML", "PaceLine.yaml", "PACELINE.yml"),
+        *("paceline.json", "paceline.yaml.txt", ".paceline.yaml", "pacelin.yaml", "paceline.yaml "),
+        *("paceline.yaml~", "paceline.yaml.bak", "paceline.ymal", "pacelien.yml", "pace-line.yaml"),
+        *("pace line.yaml", "paceline .yml", "..paceline.json", "pacelines.YAML", "paceline.toml"),
+        *("paceline.yaml\n", "p\u0430celine.yaml", "paceline.yaml.d"),
+    ],
+)
 def test_a_settings_file_with_a_similar_name_is_not_ignored(name: str) -> None:
     Path(name).write_text("keys: {file: keys}\n")
-    assert f"rename it to paceline.yaml, or give it with --config {name}" in refusal()
+    message = refusal()
+    assert f"the working folder has {name!a}" in message
+    assert f"rename it to paceline.yaml, or give it with --config {shlex.quote(name)}" in message
     assert load_settings({}, {}, Path(name)).settings.keys.file == Path("keys")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("baseline.yaml", "pipeline.yml", "timeline.json", "paceline", "paceline.log"),
+        *("paceline-fleet.yaml", "paceline.service", "paceline.py", "compose.yaml", ".yaml"),
+    ],
+)  # fmt: skip
+def test_files_of_other_names_are_left_alone(name: str) -> None:
+    Path(name).write_text("keys: {file: keys}\n")
+    assert load_settings({}, {}).settings == Settings()
+
+
+@pytest.mark.parametrize("name", ["paceline.yaml~", ".paceline.yaml.swp", "paceline.yml"])
+def test_next_to_the_settings_file_similar_names_are_left_alone(name: str) -> None:
+    """Editors leave such copies; the file that is read is the one that is documented."""
+    Path("paceline.yaml").write_text("server: {port: 9}\n")
+    Path(name).write_text("server: {port: 8}\n")
+    assert load_settings({}, {}).settings.server.port == 9
+
+
+@pytest.fixture
+def as_other_user() -> Iterator[None]:
+    """Without the rights of root, which no mode keeps out."""
+    before = os.geteuid()
+    if before == 0:
+        os.seteuid(65_534)
+    yield
+    os.seteuid(before)
+
+
+@pytest.mark.parametrize(
+    ("mode", "has_file", "reason"),
+    [
+        (0o600, True, "cannot be searched (Permission denied)"),
+        (0o000, True, "cannot be searched (Permission denied)"),
+        (0o600, False, "cannot be searched (Permission denied)"),
+        (0o311, False, "cannot be listed (Permission denied)"),
+    ],
+)
+def test_a_folder_that_may_have_a_settings_file_is_not_taken_for_an_empty_one(
+    mode: int, has_file: bool, reason: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    if has_file:
+        Path("paceline.yaml").write_text("keys: {file: keys}\n")
+    tmp_path.chmod(mode)
+    request.getfixturevalue("as_other_user")
+    message = refusal()
+    assert reason in message
+    assert "give the file with --config" in message
+
+
+def test_a_settings_file_in_a_folder_that_cannot_be_listed_is_read(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    Path("paceline.yaml").write_text("server: {port: 9}\n")
+    tmp_path.chmod(0o711)
+    request.getfixturevalue("as_other_user")
+    assert load_settings({}, {}).settings.server.port == 9
 
 
 def test_a_settings_file_that_is_a_broken_link_is_not_a_missing_one() -> None:
@@ -185,3 +285,66 @@ def test_a_folder_is_no_settings_file() -> None:
 def test_all_faults_of_all_sources_are_reported_at_once() -> None:
     message = refusal({"PACELINE_KEYS_FILE": "a", "PACELINE_CAPTURE__REDACT": ""}, "keys: {}\n")
     assert len(message.splitlines()) == 3
+
+
+SECRETS = {
+    "a mapping instead of a list": "replicas: {url: 'http://a:1', key: s3cret}",
+    "a text instead of a list": "replicas: 'http://user:s3cret@a:1'",
+    "a key in a list": "replicas: [s3cret]",
+    "an unknown field": "replicas: [{url: 'http://a:1', key: s3cret}]",
+    "a key as a number": "replicas: [{url: 'http://a:1', max_in_flight: s3cret}]",
+    "a key as a dialect": "replicas: [{url: 'http://a:1', dialect: s3cret}]",
+    "a list of keys": "replicas: [{url: 'http://a:1', key_file: [s3cret]}]",
+    "a control character": 'replicas: [{url: "http://user:s3cret@a\\n:1"}]',
+    "odd digits": "replicas: [{url: 'http://a:1', max_in_flight: '0_s3cret'}]",
+    "arguments for vLLM": "engine: {vllm_args: '--api-key s3cret'}",
+    "an argument for vLLM of the wrong type": "engine: {vllm_args: {--api-key: s3cret}}",
+}
+
+
+@pytest.mark.parametrize("text", SECRETS.values(), ids=SECRETS)
+def test_what_may_be_a_key_in_the_wrong_place_is_in_no_message(text: str) -> None:
+    message = refusal(text=text)
+    assert "s3cret" not in message
+    assert "replicas" in message or "engine.vllm_args" in message
+
+
+@pytest.mark.parametrize("text", ["a\n", "", "keys: {file: keys}\n"])
+def test_a_pipe_is_read_to_its_end(text: str) -> None:
+    read, write = os.pipe()
+    os.write(write, text.encode())
+    os.close(write)
+    path = Path(f"/dev/fd/{read}")
+    try:
+        if text.startswith("keys"):
+            assert load_settings({}, {}, path).settings.keys.file == Path("keys")
+        else:
+            with pytest.raises(ConfigError):
+                load_settings({}, {}, path)
+    finally:
+        os.close(read)
+
+
+@pytest.mark.parametrize("has_writer", [False, True])
+def test_a_pipe_that_nobody_closes_is_refused_after_a_time_limit(
+    has_writer: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sources, "_PIPE_S", 0.05)
+    os.mkfifo("pipe")
+    opened = os.open("pipe", os.O_RDWR) if has_writer else None
+    with pytest.raises(ConfigError, match="its writer has not closed within"):
+        load_settings({}, {}, Path("pipe"))
+    if opened is not None:
+        os.close(opened)
+
+
+@pytest.mark.parametrize("name", ["/dev/zero", "/dev/null", "/dev/urandom"])
+def test_a_device_is_no_settings_file(name: str) -> None:
+    with pytest.raises(ConfigError, match="it is not a file"):
+        load_settings({}, {}, Path(name))
+
+
+def test_a_settings_file_without_end_is_refused() -> None:
+    with open("paceline.yaml", "wb") as file:
+        file.truncate(2**40)
+    assert "longer than the 1048576 bytes allowed" in refusal()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import types
 from collections.abc import Iterator
 from pathlib import Path
@@ -58,6 +59,14 @@ def cells() -> Iterator[tuple[str, str, str, str]]:
                 yield values["setting"].strip("`"), way, source, values[way]
 
 
+def tried() -> Iterator[tuple[str, str, str, str]]:
+    """Setting, way, source and the form in which it is wrong, of every cell that says refused."""
+    for setting, way, source, says in cells():
+        if says == REFUSED:
+            for form in UNREADABLE[setting] if way == "unreadable" else ("",):
+                yield setting, way, source, form
+
+
 FIELDS = dict(protecting_fields())
 
 
@@ -84,15 +93,32 @@ def right_value(field: FieldInfo) -> Any:
     return True if bool in accepted else 1
 
 
+_HOSTS = ("a b", "a..b", "192.0.2.1", "127.0.0.1:80")
+_KEY_FILES = ("missing", "folder", "pipe", "broken", "latin-1", "missing/keys", "link", "/dev/null")
 UNREADABLE = {
-    "server.host": "a b",
-    "server.admin_host": "a..b",
-    "capture.redact": "os:nope",
-    "capture.folder": "file/below-a-file",
-    "keys.salt_file": "missing/salt",
-    "keys.audit_file": ".",
+    "server.host": _HOSTS,
+    "server.admin_host": _HOSTS,
+    "server.probe_host": _HOSTS,
+    "keys.file": _KEY_FILES,
+    "keys.admin_key_file": _KEY_FILES,
+    "keys.salt_file": ("missing/salt", "folder", "pipe", "broken", "empty", "link", "/dev/null"),
+    "keys.audit_file": ("folder", "missing/audit", "pipe", "empty/below"),
+    "capture.folder": ("empty", "empty/below", "pipe", "link/below"),
+    "capture.redact": ("os:nope", "no_such_module:f", "os", "os:sep", "os:"),
+    "replicas.key_file": ("missing", "folder", "pipe", "latin-1", "link", "/dev/zero"),
 }
-"""Values that name nothing that can be used; the others name a file that is missing."""
+"""Names of what cannot be used, by what `prepare` puts there."""
+
+
+def prepare() -> None:
+    """What the forms of `UNREADABLE` name, in the working folder."""
+    Path("empty").touch()
+    Path("keys").touch()
+    Path("folder").mkdir()
+    os.mkfifo("pipe")
+    Path("broken").write_text("{broken\n")
+    Path("latin-1").write_bytes(b"\xe4\n")
+    Path("link").symlink_to("unmounted")
 
 
 def in_file(setting: str, value: Any) -> str:
@@ -107,67 +133,87 @@ def repeated_in_file(setting: str, field: FieldInfo) -> str:
     value = json.dumps(right_value(field))
     if section == "replicas":
         return f"replicas: [{{url: 'http://127.0.0.1:9', {name}: {value}, {name}: {value}}}]\n"
-    return f"{section}:\n  {name}: {value}\n{section}:\n  {name}: {value}\n"
+    return f"{section}:\n  {name}: {value}\n  {name}: {value}\n"
 
 
-def given(setting: str, way: str, source: str) -> tuple[str, dict[str, str], list[str]] | None:
-    """The text of the file, the environment and the flags; None where it cannot be written."""
+def given(
+    setting: str, way: str, source: str, form: str
+) -> tuple[str, dict[str, str], list[str], str]:
+    """The text of the file, the environment, the flags, and what the refusal must name."""
     field, (section, _, name) = FIELDS[setting], setting.partition(".")
     variable, flag = variable_of((section, name)), FLAGS.get(setting, "")
-    right = right_value(field)
+    in_tree = f"replicas.0.{name}" if section == "replicas" else setting
     value = {
         "empty": None if source == "file" else "",
-        "of the wrong type": wrong_type(field),
-        "unreadable": UNREADABLE.get(setting, "missing"),
-    }.get(way, right)
+        # Whatever a flag says is a text; this one is none that the setting could be.
+        "of the wrong type": "127.0.0.1\n" if source == "flag" else wrong_type(field),
+        "unreadable": form,
+    }.get(way, right_value(field))
     text = value if isinstance(value, str) else json.dumps(value)
+    if way == "unreadable":
+        named = f"server.{name}" if section == "server" else form
+        named = "replicas.0: key_file" if section == "replicas" else named
+    elif way == "repeated":
+        named = {"file": f"the key '{name}' is repeated", "flag": f"{flag} is given 2 times"}.get(
+            source, f"{variable.lower()} is not a setting"
+        )
+    elif way == "misspelt":
+        wrong = variable.replace("__", "_")
+        named = {"file": f"{in_tree}x is not a setting", "flag": f"No such option '{flag}x'"}.get(
+            source, f"{wrong} is not a setting"
+        )
+    elif source == "flag" and way == "empty":
+        named = f"{flag} is empty"
+    else:
+        named = f"{in_tree} is "
     if source == "file":
         if way == "repeated":
-            return repeated_in_file(setting, field), {}, []
-        misspelt = f"{setting}x" if way == "misspelt" else setting
-        return in_file(misspelt, value), {}, []
+            return repeated_in_file(setting, field), {}, [], named
+        return in_file(f"{setting}x" if way == "misspelt" else setting, value), {}, [], named
     if source == "environment":
         if way == "repeated":
-            return "", {variable: text, variable.lower(): text}, []
-        return "", {variable.replace("__", "_") if way == "misspelt" else variable: text}, []
-    if way == "of the wrong type":
-        return None  # whatever a flag says is a text
+            return "", {variable: text, variable.lower(): text}, [], named
+        given_name = variable.replace("__", "_") if way == "misspelt" else variable
+        return "", {given_name: text}, [], named
     if way == "repeated":
-        return "", {}, [flag, text, flag, text]
-    return "", {}, [f"{flag}x" if way == "misspelt" else flag, text]
+        return "", {}, [flag, text, flag, text], named
+    return "", {}, [f"{flag}x" if way == "misspelt" else flag, text], named
 
 
-@pytest.mark.parametrize(("setting", "way", "source", "says"), list(cells()))
-def test_what_happens_to_a_protecting_setting_is_what_the_table_says(
-    setting: str, way: str, source: str, says: str,
+def test_every_cell_of_the_page_says_whether_it_is_refused() -> None:
+    for setting, way, source, says in cells():
+        assert source in sources_of(setting)
+        assert says == (
+            IMPOSSIBLE if way == "unreadable" and setting not in UNREADABLE else REFUSED
+        )
+
+
+@pytest.mark.parametrize(("setting", "way", "source", "form"), list(tried()))
+def test_what_the_table_says_is_refused_is_refused_by_name(
+    setting: str, way: str, source: str, form: str,
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    assert source in sources_of(setting)
-    if says == IMPOSSIBLE:
-        return
-    assert says == REFUSED
-    case = given(setting, way, source)
-    if case is None:
-        return
-    text, environ, flags = case
     monkeypatch.chdir(tmp_path)
-    Path("file").write_text("")
-    Path("keys").write_text("")
+    prepare()
+    text, environ, flags, named = given(setting, way, source, form)
     if setting == "keys.salt_file":
         environ["PACELINE_KEYS__FILE"] = "keys"
+    if setting == "server.admin_host":
+        environ["PACELINE_KEYS__ADMIN_KEY_FILE"] = "keys"
+    if setting == "server.probe_host":
+        environ["PACELINE_SERVER__PROBE_PORT"] = "0"
     if setting != "capture.folder" and setting.startswith("capture."):
         environ["PACELINE_CAPTURE__FOLDER"] = "captured"
     environ |= {"PACELINE_SERVER__ADMIN_PORT": "0"}
     if not setting.startswith("replicas."):
         text += "" if "replicas" in text else "replicas: [{url: 'http://127.0.0.1:9'}]\n"
     Path("paceline.yaml").write_text(text)
+    before = {path.name for path in tmp_path.iterdir()}
     ends = ["--check", "--port", "0", "--replicas", "0"]
     result = CliRunner().invoke(main, ["serve", *ends, *flags], env=environ)
     assert result.exit_code == 2, result.output
-    if way != "unreadable":
-        named = (setting.rpartition(".")[2], *flags[:1], setting.partition(".")[0])
-        assert any(name in result.output.lower() for name in named), result.output
-    assert {path.name for path in tmp_path.iterdir()} == {"file", "keys", "paceline.yaml"}
+    assert named in result.output
+    assert {path.name for path in tmp_path.iterdir()} == before
 
 
 def test_a_start_without_any_of_these_faults_passes(

@@ -136,11 +136,11 @@ def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     ("content", "message"),
     [
         ("replicas: [{urll: 'http://a:1'}]", "replicas.0.urll is not a setting (from file"),
-        ("replicas: [{url: 'http://a:1'}, {url: 5}]", "replicas.1.url is 5 (from file"),
+        ("replicas: [{url: 'http://a:1'}, {url: 5}]", "replicas.1.url is a int (from file"),
         ("replicas: [{url: 'http://a:1', dialect: ollama}]", "'sglang'"),
-        ("replicas: [{url: 'http://a:1', max_in_flight: 0}]", "replicas.0.max_in_flight is 0"),
-        ("replicas: {url: 'http://a:1'}", "replicas is {'url': 'http://a:1'}"),
-        ("replicas: 2", "replicas is 2"),
+        ("replicas: [{url: 'http://a:1', max_in_flight: 0}]", "replicas.0.max_in_flight is a int"),
+        ("replicas: {url: 'http://a:1'}", "replicas is a dict (from file"),
+        ("replicas: 2", "replicas is a int (from file"),
         ("fleet: {poll_period_s: 0}", "fleet.poll_period_s is 0"),
     ],
 )

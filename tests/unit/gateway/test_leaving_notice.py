@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -11,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from paceline.gateway import GatewaySettings
+from paceline.gateway import GatewaySettings, leaving_notice
 from paceline.gateway.leaving_notice import (
     LeavingNotice,
     Notice,
@@ -61,14 +62,61 @@ def test_the_ports_of_the_settings_are_numeric_and_without_those_chosen_at_the_s
 
 def test_a_notice_is_up_from_the_announcement_to_the_end_of_the_block(port: int) -> None:
     address = PortAddress("127.0.0.1", port)
-    name = Notice(os.getpid(), address).path[1:]
+
+    def names() -> list[str]:
+        return [name for name in abstract_names() if name.endswith(f"-{port}-127.0.0.1")]
+
     with LeavingNotice([address]) as leaving:
-        assert name not in abstract_names()
+        assert names() == []
         for _ in range(2):
             leaving.announce()
-            assert name in abstract_names()
+            (name,) = names()
+            assert f"-{os.getpid()}." in name
         assert notices_about([address]) == []  # its own
-    assert name not in abstract_names()
+    assert names() == []
+
+
+def connect(name: str) -> socket.socket:
+    connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connected.settimeout(60)
+    connected.connect("\0" + name)
+    return connected
+
+
+def test_connections_of_this_user_end_with_the_notice(port: int) -> None:
+    with LeavingNotice([PortAddress("127.0.0.1", port)]) as leaving:
+        leaving.announce()
+        (name,) = (one for one in abstract_names() if one.endswith(f"-{port}-127.0.0.1"))
+        with connect(name) as one, connect(name) as other:
+            one.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                one.recv(1)
+            one.settimeout(60)
+            leaving.withdraw()
+            for waiting in (one, other):
+                with contextlib.suppress(ConnectionResetError):  # it was still in the queue
+                    assert waiting.recv(1) == b""
+
+
+def test_other_users_do_not_fill_the_queue_of_a_notice(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leaving_notice, "is_own_user", lambda connected: False)
+    with LeavingNotice([PortAddress("127.0.0.1", port)]) as leaving:
+        leaving.announce()
+        (name,) = (one for one in abstract_names() if one.endswith(f"-{port}-127.0.0.1"))
+        for _ in range(300):
+            with connect(name) as strange:
+                assert strange.recv(1) == b""
+
+
+def test_a_notice_of_the_same_pid_in_another_container_is_read(port: int) -> None:
+    address = PortAddress("127.0.0.1", port)
+    notice = Notice(os.getpid(), address)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(notice.path)
+        listener.listen()
+        assert notices_about([address]) == [notice]
 
 
 _ANNOUNCE = """

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import socket
 import tempfile
 from collections.abc import Callable, Iterator
@@ -15,7 +17,10 @@ from click.testing import CliRunner, Result
 from paceline.cli import main
 from paceline.gateway.http import listening
 from paceline.gateway.keys.record import KeyRecord, hash_secret, make_key, render_line
+from paceline.gateway.leaving_notice import Notice, PortAddress
+from paceline.serve import predecessor
 from paceline.serve import run as serve_run
+from paceline.serve.handover import taking_over
 from paceline.serve.plan import ServePlan
 
 REPLICAS = "replicas: [{url: 'http://127.0.0.1:9'}]\n"
@@ -98,6 +103,43 @@ UNUSABLE: dict[str, tuple[Callable[[], object], str, str]] = {
     "a link to the keys of the other port": (
         lambda: (_write("k", key_line()), Path("a").symlink_to("k")),
         "keys: {file: k, admin_key_file: a}", "the same file",
+    ),
+    "a hard link to the keys of the other port": (
+        lambda: (_write("k", key_line()), os.link("k", "a")),
+        "keys: {file: k, admin_key_file: a}", "the same file",
+    ),
+    "a copy of the keys of the other port": (
+        lambda: (_write("k", key_line()), shutil.copy("k", "a")),
+        "keys: {file: k, admin_key_file: a}", "which is also in k",
+    ),
+    "one key among others in both files": (
+        lambda: (
+            _write("k", key_line() + key_line(id="sharedaa")),
+            _write("a", key_line(id="sharedaa", role="read") + key_line()),
+        ),
+        "keys: {file: k, admin_key_file: a}", "the key sharedaa, which is also in k",
+    ),
+    "one secret under two ids": (
+        lambda: (
+            _write("k", key_line(secret_sha256="0" * 64)),
+            _write("a", key_line(secret_sha256="0" * 64)),
+        ),
+        "keys: {file: k, admin_key_file: a}", "which is also in k",
+    ),
+    "an audit in the default file of the secret": (
+        lambda: _write("k", key_line()), "keys: {file: k, audit_file: k.salt}", "the same file",
+    ),
+    "admin keys in the default file of the secret": (
+        lambda: (_write("k", key_line()), _write("k.salt", key_line())),
+        "keys: {file: k, admin_key_file: k.salt}", "the same file",
+    ),
+    "a link to the default file of the secret": (
+        lambda: (_write("k", key_line()), Path("a").symlink_to("k.salt")),
+        "keys: {file: k, audit_file: a}", "the same file",
+    ),
+    "an audit in a hard link to the keys": (
+        lambda: (_write("k", key_line()), os.link("k", "a")),
+        "keys: {file: k, audit_file: a}", "the same file",
     ),
     "an audit in the file of keys": (
         lambda: _write("k", key_line()), "keys: {file: k, audit_file: ./k}", "the same file",
@@ -190,6 +232,10 @@ ENTRIES = {
         "[{url: 'http://A:80/'}, {url: 'http://a'}]", "twice",
     ),
     "a key file that is a folder": ("[{url: 'http://a:1', key_file: .}]", "cannot be read"),
+    "a key file that is a pipe": ("[{url: 'http://a:1', key_file: pipe}]", "it is not a file"),
+    "a key file that is a device": ("[{url: 'http://a:1', key_file: /dev/zero}]", "not a file"),
+    "a key file without end": ("[{url: 'http://a:1', key_file: sparse}]", "is longer than"),
+    "a key instead of its file": ("[{url: 'http://a:1', key_file: sk-1}]", "not the key"),
     "a key file that is empty": ("[{url: 'http://a:1', key_file: empty}]", "key is empty"),
     "a line end in a host": ('[{url: "http://10.0.0\\n.1:1"}]', "control characters"),
     "a blank in a host": ("[{url: 'http://a b:1'}]", "url"),
@@ -208,9 +254,13 @@ def test_an_entry_of_replicas_that_cannot_be_one_is_refused_by_both(
     entries: str, reason: str
 ) -> None:
     _write("empty", "")
+    os.mkfifo("pipe")
+    with open("sparse", "wb") as file:
+        file.truncate(2**40)
     check, _ = outcomes(f"replicas: {entries}\n")
     assert check.exit_code == 2, check.output
     assert reason in check.output
+    assert "sk-1" not in check.output
 
 
 @pytest.fixture
@@ -219,6 +269,15 @@ def taken_port() -> Iterator[int]:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
         yield listener.getsockname()[1]
+
+
+@pytest.fixture
+def free_port() -> Iterator[int]:
+    """Bound, so that no other test gets it, and not listened on, so that it can be opened."""
+    with socket.socket() as reserved:
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        reserved.bind(("127.0.0.1", 0))
+        yield reserved.getsockname()[1]
 
 
 @pytest.mark.parametrize("setting", ["port", "admin_port"])
@@ -231,12 +290,72 @@ def test_a_taken_port_is_found_by_the_check_and_not_taken_by_it(
     assert f"Port {taken_port} on 127.0.0.1 cannot be opened" in check.output
 
 
-def test_a_check_of_a_replacement_leaves_the_ports_of_the_running_server_out(
-    taken_port: int,
+def test_a_check_of_a_replacement_finds_a_port_that_no_own_server_has(taken_port: int) -> None:
+    text = f"server: {{port: {taken_port}, admin_port: 0}}\n{REPLICAS}"
+    check, _ = outcomes(text, "--take-over")
+    assert check.exit_code == 1
+    assert f"Port {taken_port} on 127.0.0.1 cannot be opened" in check.output
+
+
+def test_a_check_of_a_replacement_finds_a_host_of_another_machine(free_port: int) -> None:
+    text = f"server: {{port: {free_port}, admin_port: 0, host: 192.0.2.1}}\n{REPLICAS}"
+    check, _ = outcomes(text, "--take-over")
+    assert check.exit_code == 2
+
+
+def offer(monkeypatch: pytest.MonkeyPatch, *sockets: socket.socket) -> None:
+    """A running server that hands these sockets over."""
+
+    class Taken:
+        def __init__(self) -> None:
+            self.sockets = sockets
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(taking_over.TakeOver, "begin", lambda host, port: Taken())
+
+
+def test_a_check_of_a_replacement_leaves_the_ports_that_the_running_server_has_out(
+    taken_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Path("paceline.yaml").write_text(f"server: {{port: {taken_port}, admin_port: 0}}\n{REPLICAS}")
-    arguments = ["serve", "--check", "--take-over", "--replicas", "0"]
-    assert CliRunner().invoke(main, arguments).exit_code == 0
+    with socket.socket() as data:
+        data.bind(("127.0.0.1", 0))
+        arguments = ["serve", "--check", "--take-over", "--replicas", "0"]
+        offer(monkeypatch, data)  # it has another data port
+        assert CliRunner().invoke(main, arguments).exit_code == 1
+        data_port = data.getsockname()[1]
+        given = ["--port", str(data_port)]
+        assert CliRunner().invoke(main, [*arguments, *given]).exit_code == 0
+        given += ["--admin-port", str(taken_port)]  # of somebody else
+        assert CliRunner().invoke(main, [*arguments, *given]).exit_code == 1
+
+
+@contextlib.contextmanager
+def notice_about(port: int) -> Iterator[None]:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(Notice(os.getpid(), PortAddress("127.0.0.1", port)).path)
+        listener.listen()
+        yield
+
+
+@pytest.mark.parametrize(
+    ("noticed", "is_own", "code"),
+    [("data", True, 0), ("admin", True, 1), ("data", False, 1), ("none", True, 1)],
+)
+def test_only_the_ports_that_an_own_process_is_about_to_free_are_not_checked(
+    noticed: str, is_own: bool, code: int,
+    taken_port: int, free_port: int, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(predecessor, "is_own_user", lambda connected: is_own)
+    Path("paceline.yaml").write_text(
+        f"server: {{port: {taken_port}, admin_port: {free_port}}}\n{REPLICAS}"
+    )
+    port = {"data": taken_port, "admin": free_port, "none": None}[noticed]
+    with contextlib.nullcontext() if port is None else notice_about(port):
+        arguments = ["serve", "--check", "--replicas", "0"]
+        assert CliRunner().invoke(main, arguments).exit_code == code
 
 
 def test_a_name_of_this_machine_that_others_reach_needs_an_admin_key(

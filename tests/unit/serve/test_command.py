@@ -69,7 +69,7 @@ def test_arguments_for_vllm_are_not_taken_as_the_model() -> None:
         (("--bogus",), {}, "No such option"),
         (("a", "b"), {}, "unexpected extra argument"),
         (("--config", "none.yaml"), {}, "none.yaml cannot be read"),
-        (("--draft-length-max", "0"), {}, "draft_length_max is 0 (from flag --draft-length-max)"),
+        (("--draft-length-max", "0"), {}, "draft_length_max is '0' (from flag --draft-length-max)"),
         (("/no/such/model",), {}, "/no/such/model does not exist"),
         (("--host", "::1", "--host", "0.0.0.0"), {}, "--host is given 2 times; give it once"),
         (("--port", "1", "--port", "1"), {}, "--port is given 2 times"),
@@ -97,10 +97,13 @@ def test_wrong_usage_exits_with_2_and_a_reason(
         ("server: {port: 8000}", "there is nothing to serve; set engine.replicas (--replicas)"),
         (
             "replicas: [{url: 'http://a:1/v1'}]",
-            "replicas.0: url is 'http://a:1' and more; leave out",
+            "replicas.0: url is http://a; leave out everything after",
         ),
         ("replicas: [{dns: 'a:1'}, {model: m}]", "replicas.1: give either url"),
-        ("replicas: [{dns: 'a:1', key_file: none.key}]", "key_file none.key cannot be read: No su"),
+        (
+            "replicas: [{dns: 'a:1', key_file: none.key}]",
+            "replicas.0: key_file cannot be read: No su",
+        ),
         ("replicas: [{dns: 'a:1', key_file: two.key}]", "key is empty or contains spaces"),
         ("replicas: [{dns: 'a:1'}, {dns: 'a:1', name: b}]", "the dns 'a:1' twice"),
     ],
@@ -225,3 +228,28 @@ def test_help_answers_without_the_heavy_parts() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60
     )
     assert result.returncode == 0, result.stderr
+
+
+NUMBERS = ["010", "8_0", "\uff18\uff10", "0x50", "8.5", "+-1", "8\u00b2", "eighty", "00"]
+
+
+@pytest.mark.parametrize("value", NUMBERS)
+@pytest.mark.parametrize("flag", ["--port", "--admin-port", "--replicas", "--draft-length-max"])
+def test_a_flag_takes_the_numbers_that_a_variable_takes(flag: str, value: str) -> None:
+    section = "server" if "port" in flag else "engine"
+    name = f"PACELINE_{section}__{flag[2:].replace('-', '_')}".upper()
+    for result in (
+        CliRunner().invoke(main, ["serve", "--print-config", flag, value]),
+        CliRunner().invoke(main, ["serve", "--print-config"], env={name: value}),
+    ):
+        assert result.exit_code == 2
+        assert f"{section}.{flag[2:].replace('-', '_')} is {value!r} (from " in result.output
+
+
+@pytest.mark.parametrize("arguments", [["--"], ["some/model", "--"], ["--port", "81", "--"]])
+def test_no_arguments_after_the_dashes_do_not_replace_those_of_the_file(
+    arguments: list[str],
+) -> None:
+    result = CliRunner().invoke(main, ["serve", "--print-config", *arguments])
+    assert result.exit_code == 2
+    assert "-- is the last argument" in result.output

@@ -13,6 +13,7 @@ import pytest
 from paceline.gateway import GatewaySettings
 from paceline.gateway.leaving_notice import Notice, PortAddress
 from paceline.serve import predecessor
+from paceline.serve.handover import owner_address
 from paceline.serve.handover.owner_address import path_of
 from paceline.serve.predecessor import (
     PredecessorStays,
@@ -169,6 +170,63 @@ async def test_the_notice_of_another_user_is_not_waited_for(
     assert start.messages == []
 
 
+def fill(path: str, stack: contextlib.ExitStack) -> None:
+    """Connect until the queue of this address is full."""
+    for _ in range(1000):
+        client = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+        client.setblocking(False)
+        try:
+            client.connect(path)
+        except BlockingIOError:
+            return
+    raise AssertionError("the queue is never full")
+
+
+@pytest.mark.parametrize("is_taken", [True, False])
+async def test_a_notice_with_a_full_queue_counts_while_its_port_is_taken(is_taken: bool) -> None:
+    """Others may fill the queue of a notice, and may put one up for a port that is free."""
+    with contextlib.ExitStack() as stack, socket.socket() as port:
+        port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        port.bind(("127.0.0.1", 0))
+        if is_taken:
+            port.listen()
+        address = PortAddress("127.0.0.1", port.getsockname()[1])
+        listener = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+        listener.bind(Notice(PIDS[0], address).path)
+        listener.listen()
+        fill(listener.getsockname().decode(), stack)
+        async with starting(GatewaySettings(port=address.port, admin_port=0)) as start:
+            if is_taken:
+                await start.is_waiting.wait()
+                assert f"process {PIDS[0]} is stopping" in start.messages[0]
+                port.close()
+            await start.task
+        assert bool(start.messages) is is_taken
+
+
+async def test_a_process_of_another_container_with_the_same_pid_is_waited_for(
+    ports: tuple[int, int],
+) -> None:
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(stopping(os.getpid(), ("127.0.0.1", ports[0])))
+        async with starting(GatewaySettings(port=ports[0], admin_port=0)) as start:
+            await start.is_waiting.wait()
+            stack.close()
+            await start.task
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+def test_only_an_own_process_that_has_the_address_explains_a_taken_port(
+    ports: tuple[int, int], is_own: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(owner_address, "is_own_user", lambda connected: is_own)
+    settings = GatewaySettings(port=ports[0], admin_port=0)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as holder:
+        holder.bind(path_of("127.0.0.1", ports[0]))
+        holder.listen()
+        assert bool(explain_taken_port(settings)) is is_own
+
+
 async def test_a_process_that_does_not_end_in_time_is_named(ports: tuple[int, int]) -> None:
     settings = GatewaySettings(port=ports[0], admin_port=0)
     with (
@@ -199,6 +257,8 @@ def served(*addresses: tuple[str, int]) -> list[str]:
 def test_a_taken_port_of_a_running_paceline_can_be_taken_over(
     names: list[str], expected: str
 ) -> None:
-    text = explain_taken_port(GatewaySettings(port=8), names)
+    text = explain_taken_port(
+        GatewaySettings(port=8), names, lambda host, port: path_of(host, port)[1:] in names
+    )
     assert expected in text
     assert bool(text) == bool(expected)

@@ -9,16 +9,19 @@ import asyncio
 import contextlib
 import os
 import signal
+import socket
 import sys
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
 import pytest
 
 from paceline.engine.launch.command import EngineCommand
-from paceline.gateway import GatewaySettings, RunningGateway
+from paceline.gateway import GatewaySettings, PortTaken, RunningGateway
 from paceline.serve.engine_plan import EnginePlan
+from paceline.serve.handover import owner_address
 from paceline.serve.plan import ServePlan
 from paceline.serve.run import serve
 
@@ -29,14 +32,14 @@ FAKE = Path(__file__).parents[1] / "engine" / "process" / "fake_engine.py"
 def plan(tmp_path_factory: pytest.TempPathFactory) -> ServePlan:
     folder = tmp_path_factory.mktemp("s")  # short: the length of socket paths is limited
     (folder / "run").mkdir()
-    socket, control_socket = folder / "e.sock", folder / "c.sock"
+    engine_socket, control_socket = folder / "e.sock", folder / "c.sock"
     command = EngineCommand(
         arguments=(
-            *(sys.executable, str(FAKE), str(socket), str(folder / "pids")),
+            *(sys.executable, str(FAKE), str(engine_socket), str(folder / "pids")),
             *("", str(control_socket)),
         ),
         environment={},
-        socket=socket,
+        socket=engine_socket,
         control_socket=control_socket,
     )
     return ServePlan(
@@ -107,3 +110,27 @@ async def test_a_restart_by_an_operator_waits_for_nothing(
         assert answer.status_code == 202, answer.text
         await wait_restarted(admin)
         assert (await admin.get("/admin/replicas")).json()["replicas"][0]["planned_restarts"] == 1
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+async def test_only_an_own_process_with_the_address_ends_a_start(
+    plan: ServePlan, is_own: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any user may bind the address first; then the port decides."""
+    monkeypatch.setattr(owner_address, "is_own_user", lambda connected: is_own)
+    with (
+        socket.socket() as reserved,
+        socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as holder,
+    ):
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        reserved.bind(("127.0.0.1", 0))
+        port = reserved.getsockname()[1]
+        holder.bind(owner_address.path_of("127.0.0.1", port))
+        holder.listen()
+        chosen = replace(plan, gateway=replace(plan.gateway, port=port))
+        if is_own:
+            with pytest.raises(PortTaken, match="by another process"):
+                await serve(chosen, on_progress=lambda *_: None, on_ready=lambda _: None)
+            return
+        async with serving(chosen) as admin:
+            assert (await admin.get("/admin/replicas")).status_code == 200

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import errno
 import functools
+import ipaddress
 import socket
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -88,6 +89,16 @@ def resolve(
             "address of this machine."
         ) from None
     return family, kind, protocol, address
+
+
+def listen_address(
+    host: str, port: int = 0, setting: str = "port"
+) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """The IP address that a port listens on; that of an IPv4 address in IPv6 form (::ffff:…) is the
+    IPv4 address. Raises `HostUnknown`."""
+    text = str(resolve(host, port, setting)[3][0])
+    address = ipaddress.ip_address(text.partition("%")[0])
+    return getattr(address, "ipv4_mapped", None) or address
 
 
 def _host_setting(setting: str) -> str:

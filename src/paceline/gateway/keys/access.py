@@ -11,12 +11,13 @@ from dataclasses import dataclass
 
 from paceline.gateway.http.asgi import Scope, header
 from paceline.gateway.http.errors import Problem, Refusal
+from paceline.gateway.http.listening import listen_address
 from paceline.gateway.keys.file import KeyFile
 from paceline.gateway.keys.hosts import is_trusted_host
 from paceline.gateway.keys.ring import Tenant, unauthorized
 from paceline.gateway.keys.roles import Role
 from paceline.gateway.keys.salt import read_or_create_secret, salt_of
-from paceline.gateway.settings import GatewaySettings, is_loopback
+from paceline.gateway.settings import GatewaySettings
 
 logger = logging.getLogger(__name__)
 
@@ -42,11 +43,11 @@ class DataAccess:
         keys = settings.keys
         self._keys = None if keys.file is None else KeyFile(keys.file)
         self._checks_host = keys.file is None and (
-            is_loopback(settings.host) or bool(settings.allowed_hosts)
+            is_on_loopback(settings.host) or bool(settings.allowed_hosts)
         )
         self._hosts = {settings.host.lower(), *map(str.lower, settings.allowed_hosts)}
         self._secret = None if keys.salt_path is None else read_or_create_secret(keys.salt_path)
-        if self._keys is None and not is_loopback(settings.host):
+        if self._keys is None and not is_on_loopback(settings.host):
             logger.warning(
                 "the data port listens on %s and needs no key, so every host that can connect may "
                 "use it; set keys.file to require keys",
@@ -83,9 +84,9 @@ class AdminAccess:
 
     def __init__(self, settings: GatewaySettings) -> None:
         path = settings.keys.admin_key_file
-        self._keys = None if path is None else KeyFile(path)
+        self._keys = None if path is None else KeyFile(path, settings.keys.file)
         self._open_paths = () if settings.keys.metrics_need_key else ("/metrics",)
-        self._is_on_network = not is_loopback(settings.admin_host)
+        self._is_on_network = not is_on_loopback(settings.admin_host)
         self._host = settings.admin_host.lower()
 
     @property
@@ -126,6 +127,11 @@ class AdminAccess:
             header(scope, b"host"), (self._host,)
         ):
             raise Refusal(_ADMIN_HOST_NOT_ALLOWED)
+
+
+def is_on_loopback(host: str) -> bool:
+    """Whether a port on this host can be reached from this machine only. Raises `HostUnknown`."""
+    return listen_address(host).is_loopback
 
 
 def _operator(holder: Tenant) -> Operator:

@@ -7,17 +7,22 @@ whole new one. When a changed file cannot be read, the keys read before stay in 
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import logging
 import os
 import secrets
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from paceline.gateway.keys.record import MAX_FILE_BYTES, KeysUnusable, parse_records
+from paceline.bounded_reading import read_regular
+from paceline.gateway.keys.record import (
+    MAX_FILE_BYTES,
+    KeyRecord,
+    KeysUnusable,
+    parse_records,
+)
 from paceline.gateway.keys.ring import KeyRing
 from paceline.gateway.time_limits import KEY_CHECK_PERIOD_S
 
@@ -30,14 +35,18 @@ there was none."""
 
 
 class KeyFile:
-    """The current keys of one file. Raises `KeysUnusable` when it cannot be read at the start."""
+    """The current keys of one file. Raises `KeysUnusable` when it cannot be used at the start.
+
+    With `other`, the file of keys of another port, it is also unusable while a key is in both.
+    """
 
     _version: _Version
     _ring: KeyRing
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, other: Path | None = None) -> None:
         self._path = path
-        self._use(*_read(path))
+        self._other = other
+        self._use(*_read(path, other))
         self._checked_at_s = time.monotonic()
 
     def ring(self) -> KeyRing:
@@ -54,7 +63,7 @@ class KeyFile:
             return
         self._version = version
         try:
-            self._use(*_read(self._path))
+            self._use(*_read(self._path, self._other))
         except KeysUnusable as error:
             logger.error("%s; the keys read before stay in force", error)
         else:
@@ -70,9 +79,9 @@ class KeyFile:
             logger.warning("%s has no keys, so its port refuses every request", self._path)
 
 
-def check_key_file(path: Path) -> None:
+def check_key_file(path: Path, other: Path | None = None) -> None:
     """Raise `KeysUnusable` unless `KeyFile` can use the file. Logs nothing."""
-    _read(path)
+    _read(path, other)
 
 
 def change_text(path: Path, change: Callable[[str], str]) -> None:
@@ -95,18 +104,6 @@ def read_text(path: Path) -> str:
     return _read_bounded(path)[1]
 
 
-def read_regular(path: Path, max_bytes: int) -> tuple[os.stat_result, bytes]:
-    """What a file is, and its first bytes. Raises OSError, also for a pipe or a device, which would
-    make the reader wait."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            is_folder = stat.S_ISDIR(status.st_mode)
-            raise OSError(errno.EINVAL, "it is a folder" if is_folder else "it is not a file")
-        return status, file.read(max_bytes)
-
-
 def create_private(path: Path, content: bytes) -> None:
     """Create a file that only its owner may read; FileExistsError when it already exists.
 
@@ -119,12 +116,32 @@ def create_private(path: Path, content: bytes) -> None:
         temporary.unlink()
 
 
-def _read(path: Path) -> tuple[os.stat_result, KeyRing]:
+def _read(path: Path, other: Path | None) -> tuple[os.stat_result, KeyRing]:
+    status, records = _read_records(path)
+    if other is not None:
+        _refuse_shared(path, records, other, _read_records(other)[1])
+    return status, KeyRing(records)
+
+
+def _read_records(path: Path) -> tuple[os.stat_result, tuple[KeyRecord, ...]]:
     status, text = _read_bounded(path)
     try:
-        return status, KeyRing(parse_records(text))
+        return status, parse_records(text)
     except KeysUnusable as error:
         raise KeysUnusable(f"{path}, {error}") from None
+
+
+def _refuse_shared(
+    path: Path, records: Iterable[KeyRecord], other: Path, others: Iterable[KeyRecord]
+) -> None:
+    """A key of a client without a role would open the admin port."""
+    known = {part for one in others for part in (one.id, one.secret_sha256)}
+    for record in records:
+        if not known.isdisjoint((record.id, record.secret_sha256)):
+            raise KeysUnusable(
+                f"{path} has the key {record.id}, which is also in {other}; create another key for "
+                "one of the two ports, and remove it from that file"
+            )
 
 
 def _read_bounded(path: Path) -> tuple[os.stat_result, str]:

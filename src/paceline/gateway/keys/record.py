@@ -29,6 +29,8 @@ _KEY = re.compile(rf"pl-({_ID_PATTERN})-([a-z2-7]{{32}})")
 _ID = re.compile(_ID_PATTERN)
 _TENANT = re.compile(r"[A-Za-z0-9._:\-]{1,64}")
 _FIELD = re.compile(r"[A-Za-z0-9_]{1,64}")
+_LINE = re.compile(r"[^\n]*\n|[^\n]+")
+"""Ends where an editor and `grep` end it; `splitlines` also ends it at a form feed or U+2028."""
 _HASH = re.compile(r"[0-9a-f]{64}")
 _Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 _NUM_ID_BYTES = 5
@@ -110,7 +112,7 @@ def parse_lines(text: str) -> Iterator[tuple[str, KeyRecord | None]]:
     `KeysUnusable` names the first bad line: invalid, with a repeated id, or past `MAX_KEYS`.
     """
     seen: dict[str, int] = {}
-    for number, line in enumerate(text.splitlines(keepends=True), start=1):
+    for number, line in enumerate(_LINE.findall(text), start=1):
         if not line.strip() or line.startswith("#"):
             yield line, None
             continue

@@ -21,7 +21,8 @@ import secrets
 import stat
 from pathlib import Path
 
-from paceline.gateway.keys.file import create_private, read_regular
+from paceline.bounded_reading import read_regular
+from paceline.gateway.keys.file import create_private
 from paceline.gateway.keys.record import KeysUnusable
 from paceline.writable import check_writable_folder
 

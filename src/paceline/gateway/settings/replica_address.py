@@ -1,8 +1,9 @@
 """Check the address of a replica, and bring it into its one canonical form.
 
 Stricter than `urllib.parse`, which drops line ends and accepts blanks, NUL and port 0: what is
-stored is what was given, and could be the address of a server. A message never quotes what may be
-a secret: a user, a password, a path or a query.
+stored is what was given, and could be the address of a server. A message quotes nothing but a valid
+scheme and host: the rest may be a user, a password, a path or a query, also in other letters
+(`user:pass%40host`).
 """
 
 from __future__ import annotations
@@ -20,9 +21,11 @@ _LABEL = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_\-]{0,61}[A-Za-z0-9_])?")
 _NUMERIC = re.compile(r"[0-9]+|0[xX][0-9A-Fa-f]*")
 """A last label of this form makes resolvers read the whole host as an IPv4 address, in any of the
 forms of inet_aton."""
+_DIGITS = re.compile(r"[0-9]{1,20}")
 _PORT = re.compile(r"[1-9][0-9]{0,4}")
 _MAX_HOST_CHARS = 253
 """Of a DNS name."""
+_NOT_SHOWN = "not shown, as it may hold a password"
 _EXAMPLE = "http://host:port or https://host:port"
 
 
@@ -34,29 +37,31 @@ def canonical_url(url: str) -> str:
     >>> canonical_url("HTTP://GPU-1:80/")
     'http://gpu-1'
     """
-    authority, separator, rest = url.partition("://")
-    end = _TAIL.search(rest)
-    tail = rest[end.start() :] if end else ""
-    authority = f"{authority}{separator}{rest[: end.start()] if end else rest}"
     if "@" in url:
         raise ValueError("url contains a user or a password; set an API key with key_file")
-    found = _URL.fullmatch(authority)
+    before, separator, rest = url.partition("://")
+    end = _TAIL.search(rest)
+    tail = rest[end.start() :] if end else ""
+    found = _URL.fullmatch(f"{before}{separator}{rest[: end.start()] if end else rest}")
     scheme = "" if found is None else found["scheme"].lower()
     if found is None or scheme not in _DEFAULT_PORTS or not found["host"]:
-        raise ValueError(f"url is {_shown(authority)}; it must be {_EXAMPLE}")
-    if tail not in ("", "/"):
-        raise ValueError(
-            f"url is {_shown(authority)} and more; leave out everything after the host and port "
-            "(the gateway adds /v1/…)"
-        )
+        raise ValueError(f"url is {_NOT_SHOWN}; it must be {_EXAMPLE}")
     host = _canonical_host(found["host"])
     if host is None:
-        raise ValueError(f"url is {_shown(authority)}; its host is {_HOST_RULE}")
+        raise ValueError(f"url is {_NOT_SHOWN}; its host is {_HOST_RULE}")
+    port_text = (found["port"] or "")[1:]
+    is_number = _DIGITS.fullmatch(port_text) is not None
+    # What is no port may be a password, and the host a user.
+    shown = f"{scheme}://{host}" if is_number or found["port"] is None else _NOT_SHOWN
+    if tail not in ("", "/"):
+        raise ValueError(
+            f"url is {shown}; leave out everything after the host and port (the gateway adds /v1/…)"
+        )
     if found["port"] is None:
         return f"{scheme}://{host}"
-    port = _port(found["port"][1:])
+    port = _port(port_text)
     if port is None:
-        raise ValueError(f"url is {_shown(authority)}; the port must be 1 to 65535")
+        raise ValueError(f"url is {shown}; the port must be 1 to 65535")
     return f"{scheme}://{host}" if port == _DEFAULT_PORTS[scheme] else f"{scheme}://{host}:{port}"
 
 
@@ -67,14 +72,14 @@ def canonical_dns(text: str) -> str:
     """
     host, colon, digits = text.rpartition(":")
     canonical = None if not colon or host.startswith("[") else _canonical_host(host)
-    if canonical is None or not (digits.isascii() and digits.isdigit()):
+    if canonical is None or not _DIGITS.fullmatch(digits):
         raise ValueError(
-            f"dns is {_shown(_TAIL.split(text)[0])}; it must be host:port, for example "
-            f"llm.svc:8000; the host is {_HOST_RULE}"
+            f"dns is {_NOT_SHOWN}; it must be host:port, for example llm.svc:8000; the host is "
+            f"{_HOST_RULE}"
         )
     port = _port(digits)
     if port is None:
-        raise ValueError(f"dns is {_shown(text)}; the port must be 1 to 65535")
+        raise ValueError(f"dns is {canonical}; the port must be 1 to 65535")
     return f"{canonical}:{port}"
 
 
@@ -108,8 +113,3 @@ def _canonical_host(host: str) -> str | None:
 
 def _port(digits: str) -> int | None:
     return int(digits) if _PORT.fullmatch(digits) and int(digits) <= 65_535 else None
-
-
-def _shown(text: str) -> str:
-    """A short form for a message; nothing of a text that may hold a password."""
-    return "not shown" if "@" in text else ascii(text[:100])

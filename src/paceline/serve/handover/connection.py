@@ -6,7 +6,6 @@ import asyncio
 import os
 import select
 import socket
-import struct
 from collections.abc import Sequence
 
 from paceline.serve.handover.messages import HandOverBroken, Message
@@ -73,27 +72,8 @@ class Connection:
                 os.close(descriptor)
 
 
-def is_own_user(connected: socket.socket) -> bool:
-    """Whether the process at the other end belongs to this user."""
-    _, uid, _ = _credentials(connected)
-    return uid == os.getuid()
-
-
-def peer_pid(connected: socket.socket) -> int:
-    """Id of the process at the other end, also when it has ended."""
-    return _credentials(connected)[0]
-
-
 def has_peer_ended(connected: socket.socket) -> bool:
     """Whether the other end is closed."""
     poll = select.poll()
     poll.register(connected, select.POLLRDHUP)  # POLLHUP and POLLERR are always reported
     return bool(poll.poll(0))
-
-
-def _credentials(connected: socket.socket) -> tuple[int, int, int]:
-    """Process id, user id and group id of the other end."""
-    size = struct.calcsize("3i")
-    credentials = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
-    pid, uid, gid = struct.unpack("3i", credentials)
-    return pid, uid, gid

@@ -9,12 +9,8 @@ import socket
 from collections.abc import AsyncIterator
 from types import TracebackType
 
-from paceline.serve.handover.connection import (
-    Connection,
-    has_peer_ended,
-    is_own_user,
-    peer_pid,
-)
+from paceline.peer_credentials import is_own_user, peer_pid
+from paceline.serve.handover.connection import Connection, has_peer_ended
 from paceline.serve.handover.messages import (
     TIMEOUT_S,
     HandOverBroken,
@@ -86,6 +82,9 @@ class HandingOver:
                 await asyncio.sleep(_RETRY_S)
                 continue
             connection = Connection(connected)
+            if has_peer_ended(connected):  # it only wanted to know whose the address is
+                connection.close()
+                continue
             try:
                 if not is_own_user(connected):
                     raise HandOverBroken("a process of another user asked")

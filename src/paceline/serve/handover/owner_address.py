@@ -12,6 +12,8 @@ import socket
 import time
 from types import TracebackType
 
+from paceline.peer_credentials import is_own_user
+
 _CHECK_S = 0.02
 """Time between two attempts to bind the address. Chosen empirically."""
 
@@ -22,6 +24,32 @@ def path_of(host: str, port: int) -> str:
     Like the port itself, it is private to the network namespace, and no file is left over.
     """
     return f"\0paceline-{os.getuid()}-{host}-{port}"
+
+
+def connect_to_owner(host: str, port: int, timeout_s: float = 0) -> socket.socket | None:
+    """A connection to the process of this user that serves this data port; None if there is none.
+
+    Another user may have bound the address, and has no part in anything. A process that does not
+    answer within this time is not believed to be there: if it is, it has the port.
+    """
+    connected = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    connected.settimeout(timeout_s)
+    try:
+        connected.connect(path_of(host, port))
+        if is_own_user(connected):
+            return connected
+    except OSError:
+        pass
+    connected.close()
+    return None
+
+
+def has_owner(host: str, port: int) -> bool:
+    """Whether a process of this user serves this data port, or is about to."""
+    connected = connect_to_owner(host, port)
+    if connected is not None:
+        connected.close()
+    return connected is not None
 
 
 class OwnerAddress:

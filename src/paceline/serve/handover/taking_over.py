@@ -10,7 +10,7 @@ from pathlib import Path
 
 from paceline.engine.launch.command import EngineCommand
 from paceline.engine.process.supervisor import EngineStatus, RunningEngine
-from paceline.serve.handover.connection import Connection, is_own_user
+from paceline.serve.handover.connection import Connection
 from paceline.serve.handover.messages import (
     TIMEOUT_S,
     VERSION,
@@ -23,7 +23,7 @@ from paceline.serve.handover.messages import (
     Released,
     Take,
 )
-from paceline.serve.handover.owner_address import OwnerAddress, path_of
+from paceline.serve.handover.owner_address import OwnerAddress, connect_to_owner
 from paceline.serve.handover.packets import MAX_DESCRIPTORS, MAX_PACKET_BYTES, unpack
 
 
@@ -52,18 +52,15 @@ class TakeOver:
 
     @classmethod
     def begin(cls, host: str, port: int) -> TakeOver | None:
-        """Ask the process that serves this data port; None if there is none.
+        """Ask the process that serves this data port; None if there is none of this user.
 
         Raises `TakeOverFailed` if it cannot hand over.
         """
-        connected = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        connected.settimeout(TIMEOUT_S)
-        try:
-            connected.connect(path_of(host, port))
-            return cls(connected, *_receive_offer(connected))
-        except (ConnectionRefusedError, FileNotFoundError):
-            connected.close()
+        connected = connect_to_owner(host, port, TIMEOUT_S)
+        if connected is None:
             return None
+        try:
+            return cls(connected, *_receive_offer(connected))
         except (HandOverBroken, OSError) as error:
             connected.close()
             raise TakeOverFailed(
@@ -144,8 +141,6 @@ class TakeOver:
 
 def _receive_offer(connected: socket.socket) -> tuple[Offer, list[int]]:
     """Raises `HandOverBroken`, and OSError when nothing comes."""
-    if not is_own_user(connected):
-        raise HandOverBroken("it belongs to another user")
     packet, descriptors, _, _ = socket.recv_fds(connected, MAX_PACKET_BYTES, MAX_DESCRIPTORS)
     try:
         offer = unpack(packet, descriptors)

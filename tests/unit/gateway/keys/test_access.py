@@ -14,6 +14,7 @@ import openai
 import pytest
 
 from paceline.gateway import serve_gateway
+from paceline.gateway.http import listening
 from paceline.gateway.keys import file as key_file
 from paceline.gateway.keys.file import change_text
 from paceline.gateway.keys.record import KeyRecord, KeysUnusable, hash_secret, join_key, render_line
@@ -271,6 +272,48 @@ async def test_a_data_port_without_keys_refuses_web_pages_of_other_sites(serve: 
         for host in ("localhost:8000", "127.0.0.1", "[::1]:1"):
             answer = await served.http.post(CHAT, json=chat(), headers={"host": host})
             assert answer.status_code == 200
+
+
+LOOPBACK = [
+    *("127.1", "2130706433", "0x7f.1", "127.0.0.1", "127.0.0.2", "::ffff:127.0.0.1"),
+    "LOCALHOST",
+]
+
+
+@pytest.mark.parametrize("host", LOOPBACK)
+async def test_loopback_is_loopback_however_it_is_written(serve: Serve, host: str) -> None:
+    async with serve(host=host) as served:
+        address = served.gateway.sockets[0].getsockname()[0].removeprefix("::ffff:")
+        url = f"http://{address}:{served.gateway.port}/v1/models"
+        assert (await served.http.get(url, headers=REBOUND)).status_code == 403
+        assert (await served.http.get(url)).status_code == 200
+
+
+async def test_a_name_of_this_machine_is_loopback_if_its_address_is(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Debian gives the name of the machine the address 127.0.1.1."""
+    resolve = listening.resolve
+    monkeypatch.setattr(
+        listening,
+        "resolve",
+        lambda host, *args: resolve("127.0.1.1" if host == "desk" else host, *args),
+    )
+    async with serve(host="desk") as served:
+        url = f"http://127.0.1.1:{served.gateway.port}/v1/models"
+        assert (await served.http.get(url, headers=REBOUND)).status_code == 403
+        assert (await served.http.get(url, headers={"host": "desk:1"})).status_code == 200
+
+
+@pytest.mark.parametrize("host", LOOPBACK)
+async def test_the_admin_port_checks_host_headers_however_loopback_is_written(
+    serve: Serve, keys: KeySettings, host: str
+) -> None:
+    async with serve(keys=keys, admin_host=host) as served:
+        address = served.gateway.sockets[1].getsockname()[0].removeprefix("::ffff:")
+        url = f"http://{address}:{served.gateway.admin_port}/metrics"
+        assert (await served.admin.get(url, headers=REBOUND)).status_code == 403
+        assert (await served.admin.get(url)).status_code == 200
 
 
 async def test_allowed_hosts_are_served_and_checked_on_any_address(serve: Serve) -> None:

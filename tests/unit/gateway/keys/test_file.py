@@ -10,7 +10,13 @@ import pytest
 
 from paceline.gateway.keys import file as key_file
 from paceline.gateway.keys.file import KeyFile, change_text
-from paceline.gateway.keys.record import MAX_FILE_BYTES, KeysUnusable, render_line
+from paceline.gateway.keys.record import (
+    MAX_FILE_BYTES,
+    KeyRecord,
+    KeysUnusable,
+    hash_secret,
+    render_line,
+)
 from paceline.gateway.keys.ring import Tenant
 from unit.gateway.keys.records import SECRET, record
 
@@ -42,6 +48,40 @@ def test_changes_are_noticed_while_the_gateway_runs(path: Path) -> None:
     assert not knows(keys)
     path.write_text(render_line(record()))  # as an editor does that writes in place
     assert knows(keys)
+
+
+@pytest.mark.parametrize(
+    "shared",
+    [
+        record(id="adminaaa", secret_sha256=hash_secret("b" * 32)),
+        record(id="adminaaa", secret_sha256=hash_secret("c" * 32)),  # the id alone
+        record(id="otheraaa", secret_sha256=hash_secret("b" * 32)),  # the secret alone
+    ],
+)
+def test_a_key_of_another_port_is_refused_at_the_start_and_not_read_later(
+    path: Path, shared: KeyRecord, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = path.with_name("clients")
+    other.write_text(render_line(record(id="adminaaa", secret_sha256=hash_secret("b" * 32))))
+    keys = KeyFile(path, other)
+    change_text(path, lambda text: text + render_line(shared))
+    assert knows(keys)
+    assert len(keys.ring()) == 1
+    assert f"has the key {shared.id}, which is also in {other}" in caplog.text
+    with pytest.raises(KeysUnusable, match="which is also in"):
+        KeyFile(path, other)
+
+
+def test_a_file_that_becomes_that_of_the_other_port_leaves_the_old_keys_in_force(
+    path: Path,
+) -> None:
+    other = path.with_name("clients")
+    other.write_text(render_line(record(id="clientaa")))
+    change_text(path, lambda text: text.replace(hash_secret(SECRET), hash_secret("b" * 32)))
+    keys = KeyFile(path, other)
+    path.unlink()
+    path.symlink_to(other)
+    assert not knows(keys, "clientaa")
 
 
 def test_the_file_is_checked_once_per_second(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +129,7 @@ def test_a_file_that_becomes_readable_again_is_read(
     assert knows(keys, "abcdefg2")
 
 
-def _refuse(path: Path) -> None:
+def _refuse(path: Path, other: Path | None) -> None:
     raise KeysUnusable(f"{path} cannot be read: Permission denied")
 
 

@@ -31,7 +31,7 @@ def test_a_key_has_at_least_128_random_bits_and_reads_back() -> None:
 @given(st.lists(st.text("abc234\n# {}\"':,", max_size=30), max_size=5))
 def test_a_file_of_any_text_is_read_or_refused_with_a_line(lines: list[str]) -> None:
     text = "\n".join(lines)
-    if all(not line.strip() or line.startswith("#") for line in text.splitlines()):
+    if all(not line.strip() or line.startswith("#") for line in text.split("\n")):
         assert parse_records(text) == ()
     else:  # no text of this alphabet is a record
         with pytest.raises(KeysUnusable, match=r"^line \d+: "):
@@ -64,6 +64,27 @@ def test_a_bad_line_is_named_and_not_shown(line: str, reason: str) -> None:
     assert str(caught.value).startswith("line 3: ")
     assert reason in str(caught.value)
     assert SECRET not in str(caught.value)
+
+
+HIDDEN = render_line(record(id="hiddenaa"))
+
+
+@pytest.mark.parametrize("end", ["\u2028", "\u2029", "\x85", "\f", "\v", "\r", "\x1c", "\x1e"])
+def test_a_comment_ends_where_an_editor_ends_the_line(end: str) -> None:
+    """What an operator reads as a comment is no key."""
+    text = f"# an old key:{end}{HIDDEN}{render_line(record())}"
+    assert [one.id for one in parse_records(text)] == ["abcdefgh"]
+
+
+@pytest.mark.parametrize("end", ["\u2028", "\f", "\r"])
+def test_two_keys_on_one_line_are_refused(end: str) -> None:
+    with pytest.raises(KeysUnusable, match="line 1: it is not a JSON object"):
+        parse_records(f"{render_line(record()).strip()}{end}{HIDDEN}")
+
+
+def test_lines_may_end_as_on_windows() -> None:
+    text = f"# keys\n\n{render_line(record())}".replace("\n", "\r\n")
+    assert [one.id for one in parse_records(text)] == ["abcdefgh"]
 
 
 def test_a_file_holds_a_bounded_number_of_keys() -> None:

@@ -75,14 +75,39 @@ def test_a_port_is_1_to_65535_in_decimal_digits(port: str) -> None:
     [
         *("http://user:s3cret@a:1", "http://s3cret@a", "s3cret@a", "http://a:1/s3cret"),
         *("http://a/?token=s3cret", "http://a#s3cret", "http://a\\@s3cret", "http://a:1?s3cret"),
+        *("http://user:s3cret%40a:1", "http://s3cret%40a:1", "http://user:s3cret%2540a"),
+        *("http://user:s3cret\uff20a:1", "http://user:s3cret:1", "http://s3cret:x", "s3cret"),
+        *(
+            "http://a:s3cret",
+            "http://a:1s3cret/v1",
+            "ftp://s3cret",
+            "http://s3cret:x/v1",
+            "//s3cret",
+        ),
+        *("http://[s3cret]", "https://s3cret-/", "http:s3cret", "postgres://user:s3cret%40a"),
     ],
 )
 def test_a_refusal_does_not_quote_what_may_be_a_secret(url: str) -> None:
     with pytest.raises(ValueError, match="url ") as caught:
         canonical_url(url)
     assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "user:s3cret@host:1",
+            "user:s3cret%40host:1",
+            "http://user:s3cret%40host:1",
+            "host:s3cret",
+        ),
+        *("s3cret", "s3cret:", "[s3cret]:1", "host:1:s3cret", "s3cret host:1", "s3cret%40host:0"),
+    ],
+)
+def test_a_refused_dns_name_does_not_quote_what_may_be_a_secret(text: str) -> None:
     with pytest.raises(ValueError, match="dns ") as caught:
-        canonical_dns("user:s3cret@host:1")
+        canonical_dns(text)
     assert "s3cret" not in str(caught.value)
 
 
