@@ -34,9 +34,12 @@ DETOKENISE_TIMEOUT_S = 10.0
 """A replica that is to continue a stream must return the text of its token ids within this time.
 Chosen empirically: some thousand tokens take milliseconds."""
 ENDED_CHECK_S = 1.0
-"""A replica that failed a request must answer its health check within this time, or it counts as
-one that ended or hung under the request. Chosen empirically: a replica that has ended refuses the
-connection at once."""
+"""A replica that has just failed a request must answer its health check within this time; one that
+has ended refuses the connection at once. Chosen empirically."""
+SILENT_CHECK_S = 5.0
+"""If that decides whether another replica gets the request, a replica that failed it must answer
+within this time, or it counts as one that hung under it. Chosen empirically: a busy machine stops a
+process for a second."""
 DYING_S = 1.0
 """A replica that failed a request may end this much later because of it: a third replica gets the
 request only then. Chosen empirically: engines exit within a second of their last error."""

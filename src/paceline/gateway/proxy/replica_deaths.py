@@ -16,7 +16,7 @@ from paceline.gateway.proxy.lease import Lease
 from paceline.gateway.proxy.services import GatewayServices
 from paceline.gateway.proxy.upstream import Liveness
 from paceline.gateway.replicas import Replica, named, was_stopped
-from paceline.gateway.time_limits import DYING_S, ENDED_RECHECK_S
+from paceline.gateway.time_limits import DYING_S, ENDED_CHECK_S, ENDED_RECHECK_S, SILENT_CHECK_S
 
 _MAY_BE_DYING = (
     Outcome.BROKEN, Outcome.ENGINE_ERROR, Outcome.TIMED_OUT, Outcome.INTERNAL_ERROR,
@@ -60,7 +60,7 @@ class ReplicaDeaths:
             may_be_dying = end.outcome in _MAY_BE_DYING
             until_s = _now_s() + (DYING_S if may_be_dying else 0)
             self._suspects[replica.name] = _Suspect(replica, until_s)
-            if may_be_dying and await self._look_at(replica) is Liveness.ENDED:
+            if may_be_dying and await self._look_at(replica, ENDED_CHECK_S) is Liveness.ENDED:
                 return replace(end, is_death=True)
         return end
 
@@ -76,7 +76,8 @@ class ReplicaDeaths:
         pause_s = ENDED_RECHECK_S
         while True:
             suspects = list(self._suspects.values())
-            await asyncio.gather(*(self._look_at(one.replica) for one in suspects))
+            looks = (self._look_at(one.replica, SILENT_CHECK_S, is_last=True) for one in suspects)
+            await asyncio.gather(*looks)
             now_s = _now_s()
             left_s = [one.dying_until_s - now_s for one in self._suspects.values()]
             num_dying = sum(one > 0 for one in left_s)
@@ -85,7 +86,10 @@ class ReplicaDeaths:
             await asyncio.sleep(min(pause_s, max(left_s)))
             pause_s *= 2
 
-    async def _look_at(self, replica: Replica) -> Liveness:
+    async def _look_at(
+        self, replica: Replica, within_s: float, *, is_last: bool = False
+    ) -> Liveness:
+        """One that is silent counts at the last look only: until then, it may merely be slow."""
         services, name = self._services, replica.name
         now = named(services.source.replicas(), name)
         if now is None or was_stopped(replica, now):
@@ -94,8 +98,8 @@ class ReplicaDeaths:
         if now.num_unplanned_restarts != replica.num_unplanned_restarts:
             self._count(name)
             return Liveness.ENDED
-        liveness = await services.upstreams.liveness(replica)
-        if liveness is not Liveness.LIVES:
+        liveness = await services.upstreams.liveness(replica, within_s)
+        if liveness is Liveness.ENDED or (liveness is Liveness.SILENT and is_last):
             self._count(name)
         if liveness is Liveness.ENDED:
             services.leases.found_ended(name)

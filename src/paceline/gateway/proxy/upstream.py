@@ -20,7 +20,7 @@ from paceline.gateway.hops import HOPS_HEADER
 from paceline.gateway.own_limits import is_own_limit
 from paceline.gateway.replicas import Replica
 from paceline.gateway.settings import GatewaySettings
-from paceline.gateway.time_limits import ENDED_CHECK_S, ERROR_BODY_S
+from paceline.gateway.time_limits import ERROR_BODY_S
 
 _READ_BUFFER_BYTES = 16 * 1024
 """aiohttp reads ahead twice as much, for a client that reads slowly. `REQUEST_BYTES` covers it."""
@@ -197,8 +197,8 @@ class Upstreams:
             raise Broken(_reason(error)) from error
         return UpstreamResponse(response)
 
-    async def liveness(self, replica: Replica) -> Liveness:
-        """What the replica's health check says. Does not raise.
+    async def liveness(self, replica: Replica, within_s: float) -> Liveness:
+        """What the replica's health check says within this time. Does not raise.
 
         When the gateway itself cannot open a connection, the replica counts as living.
         """
@@ -206,7 +206,7 @@ class Upstreams:
         headers = {} if replica.key is None else {"authorization": f"Bearer {replica.key}"}
         path = DIALECTS[replica.dialect].health_path
         try:
-            async with asyncio.timeout(ENDED_CHECK_S):
+            async with asyncio.timeout(within_s):
                 response = await session.get(base + path, headers=headers, allow_redirects=False)
         except TimeoutError:
             return Liveness.SILENT

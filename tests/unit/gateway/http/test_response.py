@@ -116,9 +116,9 @@ async def test_comments_between_named_events_have_no_number() -> None:
     connection = Connection()
     reply = ClientResponse(connection.send, "id", names_events=True)
     await reply.begin_stream()
-    await reply.comment(b": ping\n\n")
-    await reply.chunk(AnswerPart(b": ping\n\nevent: a\ndata: 1\n\n: ping\n\n: ping\n\n"))
-    await reply.chunk(AnswerPart(b"event: b\n: within\ndata: 2\n\n"))
+    await reply.comment(b":\n\n")
+    await reply.chunk(AnswerPart(b":\n\nevent: a\ndata: {}\n\n:\n\n:\n\n"))
+    await reply.chunk(AnswerPart(b'event: b\ndata: {"a":{}}\n\n'))
     await reply.problem(STOPPING)
     assert b'"sequence_number":2' in connection.messages[-1]["body"]
 

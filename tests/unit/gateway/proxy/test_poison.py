@@ -110,7 +110,7 @@ async def test_poison_leaves_the_retries_that_others_need_when_a_replica_dies(
         both.engines[0].ill = "reset"
         address = both.source.current[0].address
 
-        async def liveness(self: object, replica: Replica) -> Liveness:
+        async def liveness(self: object, replica: Replica, within_s: float) -> Liveness:
             return Liveness.ENDED if replica.address == address else Liveness.LIVES
 
         monkeypatch.setattr(Upstreams, "liveness", liveness)

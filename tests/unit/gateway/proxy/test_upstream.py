@@ -272,23 +272,20 @@ async def test_a_replica_has_ended_if_its_health_check_fails(
     replica = Replica("one", f"http://127.0.0.1:{port}", "model", "ready")
     async with asyncio.timeout(LIMIT_S), Upstreams(GatewaySettings()) as upstreams:
         async with server:
-            assert await upstreams.liveness(replica) is expected
-        assert await upstreams.liveness(replica) is Liveness.ENDED  # nobody listens any more
-        assert await upstreams.liveness(GONE) is Liveness.ENDED
+            assert await upstreams.liveness(replica, 60) is expected
+        assert await upstreams.liveness(replica, 60) is Liveness.ENDED  # nobody listens any more
+        assert await upstreams.liveness(GONE, 60) is Liveness.ENDED
 
 
-async def test_a_replica_whose_socket_is_kept_and_not_served_is_silent(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(upstream, "ENDED_CHECK_S", 0.05)
+async def test_a_replica_whose_socket_is_kept_and_not_served_is_silent() -> None:
     silent = socket.create_server(("127.0.0.1", 0))
     replica = Replica("one", f"http://127.0.0.1:{silent.getsockname()[1]}", "model", "ready")
     with silent:
         async with asyncio.timeout(LIMIT_S), Upstreams(GatewaySettings()) as upstreams:
-            assert await upstreams.liveness(replica) is Liveness.SILENT
+            assert await upstreams.liveness(replica, 0.05) is Liveness.SILENT
 
 
 async def test_a_gateway_without_descriptors_does_not_know_whether_a_replica_has_ended() -> None:
     async with asyncio.timeout(LIMIT_S), Upstreams(GatewaySettings()) as upstreams:
         with no_descriptors():
-            assert await upstreams.liveness(KEPT) is Liveness.LIVES
+            assert await upstreams.liveness(KEPT, 60) is Liveness.LIVES
