@@ -73,6 +73,7 @@ def claims(read: ReadResult) -> Iterator[Claim]:
         kind["num_beyond_limit"] for kind in read("soak-kills-2026-11-23-7.json")["kinds"].values()
     )
     yield claim("that lost more replicas apart ({beyond} in the table)", beyond=beyond or "none")
+    yield from _decorated(read("soak-kills-2026-11-29.json"))
     yield from _disconnects(read("soak-disconnects-2026-11-21.json"))
     yield from _memory(read("soak-memory-2026-11-23.json"))
     yield from _budget(read("byte-budget-2026-11-23-3.json"))
@@ -85,6 +86,22 @@ def claims(read: ReadResult) -> Iterator[Claim]:
     )
     yield from _pauses(read("body-pauses-2026-11-23-2.json"))
     yield from _bad_input(read)
+
+
+def _decorated(result: Mapping[str, Any]) -> Iterator[Claim]:
+    total = result["total"]
+    kinds = [kind for name, kind in total["kinds"].items() if name.startswith(_CONTINUED)]
+    yield claim("| {num_faults_injected} SIGKILLs | |", **total)
+    yield claim("| requests of the first tenant | {num_streams:,} |", **total)
+    yield claim("that had them were killed | {num_lost_before_first_token} |", **total)
+    yield claim("lost or doubled | {num_silent_truncations}, {num_errors} |", **total)
+    for text, key in (
+        ("streams whose replica was killed | {number:,} |", "num_interrupted"),
+        ("completed on another replica | {number:,} |", "num_interrupted_completed"),
+        ("two replicas were killed under them | {number:,} |", "num_beyond_limit"),
+    ):
+        yield claim(text, number=sum(kind[key] for kind in kinds))
+    yield claim("got a complete answer | {num_poison_requests:,} |", **total)
 
 
 def num_ended_with_an_error(total: Mapping[str, Any]) -> int:
