@@ -106,6 +106,21 @@ def claims(read: ReadResult) -> Iterator[Claim]:
         num_lost=earlier["num_eligible_streams"] - earlier["num_eligible_streams_completed"],
         num_streams=earlier["num_eligible_streams_struck"],
     )
+    mocks = read("soak-kills-2026-11-29.json")["total"]
+    struck = [
+        kind for name, kind in mocks["kinds"].items() if name.startswith(("greedy", "sampled"))
+    ]
+    yield claim(
+        "Under {num_faults} SIGKILLs of mock replicas with decorated events",
+        num_faults=mocks["num_faults_injected"],
+    )
+    yield claim(
+        "of {num_struck:,} streams whose replica was killed, {num_completed} were completed and "
+        "{num_beyond_limit} lost two replicas",
+        num_struck=sum(kind["num_interrupted"] for kind in struck),
+        num_completed=sum(kind["num_interrupted_completed"] for kind in struck),
+        num_beyond_limit=sum(kind["num_beyond_limit"] for kind in struck),
+    )
     latency = read("gateway-added-latency-2026-11-21.json.gz")
     (shape,) = (one["level"] for one in latency["levels"] if one["level"]["name"] == "256-brisk")
     yield claim(
