@@ -36,8 +36,6 @@ def test_a_number_that_is_not_finite_is_wrong_usage(option: str, value: str) -> 
     [
         {"bandwidth_gb_per_s": 0},
         {"memory_mib": -1},
-        {"tflops": {"bfloat16": float("nan")}},
-        {"usd_per_hour": float("inf")},
         {"flops_fraction": 0},
         {"gpus_per_machine": 0},
         {"link": {"name": "NVLink", "gb_per_s": 0, "all_reduce_us": 9}},
@@ -51,6 +49,14 @@ def test_a_catalogue_entry_has_finite_positive_figures(
     file = tmp_path / "mine.json"
     file.write_text(json.dumps({"gpus": [{"name": "h100", **changed}]}))
     with pytest.raises(PlanError, match=r"h100.*must be a finite number above 0"):
+        load_catalogue(file)
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
+def test_a_catalogue_has_numbers_of_json_only(number: str, tmp_path: Path) -> None:
+    file = tmp_path / "mine.json"
+    file.write_text(f'{{"gpus": [{{"name": "h100", "usd_per_hour": {number}}}]}}')
+    with pytest.raises(PlanError, match=r"mine\.json.*(not a JSON number|not finite|too large)"):
         load_catalogue(file)
 
 
