@@ -111,10 +111,10 @@ def test_a_client_that_leaves_a_whole_answer_frees_its_slot_in_the_gateway_alone
     service: Service,
 ) -> None:
     """This release of the server computes such an answer to its end, also without the gateway."""
-    body = completion("def f(", 200)
+    body = completion("def f(", 900)
     with pytest.raises(httpx.ReadTimeout):
         # limit: the client leaves; the answer takes seconds longer
-        HTTP.post(service.gateway.url + COMPLETIONS, json=body, timeout=1)
+        HTTP.post(service.gateway.url + COMPLETIONS, json=body, timeout=0.5)
     seconds_until(lambda: service.gateway.num_in_flight == 0, within_s=60)
     assert _num_processing(service) == 1
     seconds_until(lambda: _num_processing(service) == 0, within_s=60)
