@@ -151,8 +151,16 @@ async def test_crash_loop(fleet: Fleet) -> None:
 
 
 @pytest.mark.parametrize("after_tokens", [None, 20])
-async def test_all_replicas_die_and_one_returns(fleet: Fleet, after_tokens: int | None) -> None:
-    """It returns only after the gateway has found both replicas down."""
+async def test_all_replicas_die_and_one_returns(after_tokens: int | None) -> None:
+    """It returns only after the gateway has found both replicas down. A request that moves from one
+    to the other may lose both, which by default is the most that a request may end."""
+    with running_fleet(
+        2, "--tpot-ms", "4", config={"failures": {"max_replica_deaths": 3}}
+    ) as fleet:
+        await all_replicas_die_and_one_returns(fleet, after_tokens)
+
+
+async def all_replicas_die_and_one_returns(fleet: Fleet, after_tokens: int | None) -> None:
     conditions = {"times": 1} if after_tokens is None else {"after_tokens": after_tokens}
     for replica in (0, 1):
         fleet.add_fault(replica, kind="die", **conditions)
