@@ -131,7 +131,7 @@ async def _probe_until_draining(probe: httpx.AsyncClient, data_port: int) -> tup
                 client.setblocking(False)
                 try:
                     await asyncio.get_running_loop().sock_connect(client, ("127.0.0.1", data_port))
-                except ConnectionRefusedError:
+                except ConnectionError:  # refused, or reset since the port was just closed
                     ready, health = await probe.get("/ready"), await probe.get("/health")
                     return ready.status_code, health.status_code
             # sleep: the pause between two looks decides nothing
