@@ -11,15 +11,13 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from missing_program import skip_or_fail
 
 from clients.conftest import Served
 from clients.relay import Relay, relay_to
 from clients.scripted_engine import MODEL, TEXT
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("curl") is None, reason="curl is missing; Debian and Ubuntu: apt-get install curl"
-)
-
+_PATH = "/usr/bin:/bin"
 _MAX_S = 120
 """Ends a client that hangs; decides nothing."""
 _TIMED_OUT = 28
@@ -44,7 +42,7 @@ class Curl:
             *("--header", "Content-Type: application/json"),
             *(*arguments, self.relay.url + path),
             stdout=asyncio.subprocess.PIPE,
-            env={"PATH": "/usr/bin:/bin"},  # without proxies
+            env={"PATH": _PATH},  # without proxies
         )
         output, _ = await process.communicate()
         assert process.returncode is not None
@@ -59,6 +57,8 @@ class Curl:
 
 @pytest_asyncio.fixture
 async def curl(served: Served, tmp_path: Path) -> AsyncIterator[Curl]:
+    if shutil.which("curl", path=_PATH) is None:
+        skip_or_fail("curl is missing; Debian and Ubuntu: apt-get install curl")
     async with relay_to(served.gateway.url) as relay:
         yield Curl(served, relay, tmp_path)
 
