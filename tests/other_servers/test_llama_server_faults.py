@@ -30,7 +30,9 @@ LONG = completion("def f(", 400)
 
 @pytest.fixture(scope="module")
 def running(gguf_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with start_llama_servers(gguf_model, tmp_path_factory.mktemp("service"), num_servers=2) as service:
+    with start_llama_servers(
+        gguf_model, tmp_path_factory.mktemp("service"), num_servers=2
+    ) as service:
         yield service
 
 

@@ -18,7 +18,9 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def service(gguf_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with start_llama_servers(gguf_model, tmp_path_factory.mktemp("service"), num_servers=1) as running:
+    with start_llama_servers(
+        gguf_model, tmp_path_factory.mktemp("service"), num_servers=1
+    ) as running:
         yield running
 
 

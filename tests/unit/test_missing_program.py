@@ -10,11 +10,10 @@ from pathlib import Path
 import jdk_program
 import prometheus_programs
 import pytest
-from jdk_program import find_jdk
-from prometheus_programs import find_program
-
 from browser import chromium_program
 from browser.chromium_program import find_chromium
+from jdk_program import find_jdk
+from prometheus_programs import find_program
 
 FINDERS: list[tuple[Callable[[], object], str]] = [
     (lambda: find_program("promtool"), r"promtool is missing: run .* as root"),
