@@ -40,11 +40,13 @@ CLIENTS_IN := $(CLIENTS)/.installed-$(call digest,requirements-clients.lock \
 
 SITE := $(CLIENTS)/.site-$(call digest,requirements-site.lock)
 
-PROMETHEUS := $(CLIENTS)/.prometheus-$(call digest,scripts/install-prometheus.sh)
+UNPACKING := scripts/debian-packages.sh
 
-JDK := $(CLIENTS)/.jdk-$(call digest,scripts/install-jdk.sh)
+PROMETHEUS := $(CLIENTS)/.prometheus-$(call digest,$(UNPACKING) scripts/install-prometheus.sh)
 
-CHROMIUM := $(CLIENTS)/.chromium-$(call digest,scripts/install-chromium.sh)
+JDK := $(CLIENTS)/.jdk-$(call digest,$(UNPACKING) scripts/install-jdk.sh)
+
+CHROMIUM := $(CLIENTS)/.chromium-$(call digest,$(UNPACKING) scripts/install-chromium.sh)
 
 LLAMACPP := $(CLIENTS)/.llamacpp-$(call digest,scripts/install-llamacpp.sh requirements-llamacpp.lock)
 

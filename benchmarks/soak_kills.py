@@ -149,6 +149,8 @@ async def _run_round(
 
     def keep(strike: Strike) -> None:
         strikes.append(strike)
+        if strike.left:
+            print(f"r{strike.replica} stayed in service: {strike.left}", flush=True)
         write({"strikes": [asdict(one) for one in strikes], "endings": _endings(streams)})
 
     began_s = time.monotonic()

@@ -9,6 +9,7 @@
 set -euo pipefail
 
 : "${CLIENTS:?}"
+source "${BASH_SOURCE%/*}/debian-packages.sh"
 
 for name in chromium-headless-shell chromium google-chrome; do
     if command -v "$name" >/dev/null; then
@@ -21,24 +22,10 @@ packages() { # those that apt would install: the browser, and the libraries that
     apt-get install --simulate --no-install-recommends chromium-headless-shell |
         awk '$1 == "Inst" { print $2 }'
 }
-download() { # needs the lists of packages, but no root
-    local wanted
-    wanted=$(packages)
-    rm -rf "$folder" && mkdir -p "$folder" && cd "$folder" &&
-        # shellcheck disable=SC2086  # one word per package
-        apt-get download -qq -o APT::Sandbox::User=root $wanted
-}
-if command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null; then
-    echo "Unpacking chromium-headless-shell into $CLIENTS/chromium" >&2
-    if (download 2>/dev/null) ||
-        { [[ $(id -u) == 0 ]] && apt-get update -qq && (download); }; then
-        for package in "$folder"/*.deb; do
-            dpkg-deb --extract "$package" "$folder"
-            rm "$package"
-        done
-        libraries=$(find "$folder/usr/lib" -name '*.so*' -printf '%h\n' | sort -u | paste -sd:)
-        LD_LIBRARY_PATH=$libraries "$shell" --no-sandbox --version >/dev/null 2>&1 && exit 0
-    fi
+echo "Unpacking chromium-headless-shell into $CLIENTS/chromium" >&2
+if unpack_packages "$folder" packages; then
+    libraries=$(find "$folder/usr/lib" -name '*.so*' -printf '%h\n' | sort -u | paste -sd:)
+    LD_LIBRARY_PATH=$libraries "$shell" --no-sandbox --version >/dev/null 2>&1 && exit 0
 fi
 echo "install-chromium: Chromium is missing. Put chromium or google-chrome on the path (Debian:" \
     "apt-get install chromium-headless-shell), or run this as root where apt-get reaches a mirror." \

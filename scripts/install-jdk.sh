@@ -8,38 +8,24 @@
 set -euo pipefail
 
 : "${CLIENTS:?}"
+source "${BASH_SOURCE%/*}/debian-packages.sh"
 
 if command -v java >/dev/null && command -v javac >/dev/null; then
     exit 0
 fi
 folder=$PWD/$CLIENTS/jdk
-packages() { # those of the JDK that apt would install
-    apt-get install --simulate --no-install-recommends default-jdk-headless |
-        awk '$1 == "Inst" && $2 ~ /openjdk/ { print $2 }'
-}
-download() { # needs the lists of packages, but no root
-    local wanted
-    wanted=$(packages)
-    rm -rf "$folder" && mkdir -p "$folder" && cd "$folder" &&
-        # shellcheck disable=SC2086  # one word per package
-        apt-get download -qq -o APT::Sandbox::User=root $wanted
+packages() { # compiler and runtime, also where only one of them is installed
+    apt-cache depends --recurse --important default-jdk-headless |
+        grep -E '^openjdk-[0-9]+-(jdk|jre)-headless$' | sort -u
 }
 relink() { # the packages link to their files in /etc, which are in the folder
     find "$folder" -type l -lname '/*' -print0 | while IFS= read -r -d '' link; do
         ln -sfn "$folder$(readlink "$link")" "$link"
     done
 }
-if command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null; then
-    echo "Unpacking a JDK into $CLIENTS/jdk" >&2
-    if (download 2>/dev/null) ||
-        { [[ $(id -u) == 0 ]] && apt-get update -qq && (download); }; then
-        for package in "$folder"/*.deb; do
-            dpkg-deb --extract "$package" "$folder"
-            rm "$package"
-        done
-        relink
-        "$folder"/usr/lib/jvm/java-*-openjdk-*/bin/javac -version >/dev/null 2>&1 && exit 0
-    fi
+echo "Unpacking a JDK into $CLIENTS/jdk" >&2
+if unpack_packages "$folder" packages && relink; then
+    "$folder"/usr/lib/jvm/java-*-openjdk-*/bin/javac -version >/dev/null 2>&1 && exit 0
 fi
 echo "install-jdk: java and javac are missing. Put them on the path (Debian and Ubuntu: apt-get" \
     "install default-jdk-headless), or run this as root where apt-get reaches a mirror." \

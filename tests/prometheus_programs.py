@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 
-import pytest
+from missing_program import skip_or_fail
 
 _UNPACKED = Path(__file__).parents[1] / ".clients" / "prometheus" / "usr" / "bin"
 
@@ -14,15 +13,12 @@ _UNPACKED = Path(__file__).parents[1] / ".clients" / "prometheus" / "usr" / "bin
 def find_program(name: str) -> str:
     """The path of `prometheus` or `promtool`.
 
-    Without it the test is skipped. In CI, and for root, who can have it from `make`, it fails.
+    Without it the test ends (`skip_or_fail`).
     """
     found = shutil.which(name) or shutil.which(name, path=str(_UNPACKED))
     if found is not None:
         return found
-    missing = (
+    skip_or_fail(
         f"{name} is missing: run CLIENTS=.clients scripts/install-prometheus.sh as root, or put "
         "the programs of Prometheus on the path"
     )
-    if os.environ.get("CI") or os.geteuid() == 0:
-        pytest.fail(missing)
-    pytest.skip(missing)

@@ -119,12 +119,13 @@ def interval_of_median(values: Sequence[float]) -> tuple[float, float]:
     distribution; no assumption about the form of the spread.
     """
     ordered, num = sorted(values), len(values)
-    rank, below = 0, 0.0
-    while rank < (num - 1) // 2 and below + math.comb(num, rank) / 2**num <= 0.025:
-        below += math.comb(num, rank) / 2**num
-        rank += 1
-    rank = max(rank - 1, 0)
-    return round(ordered[rank], 4), round(ordered[num - 1 - rank], 4)
+    ranks = [
+        rank
+        for rank in range(1, num // 2 + 1)
+        if sum(math.comb(num, below) for below in range(rank)) <= 0.025 * 2**num
+    ]
+    rank = max(ranks, default=1)
+    return round(ordered[rank - 1], 4), round(ordered[num - rank], 4)
 
 
 def verdict(ratio: Mapping[str, float]) -> str:

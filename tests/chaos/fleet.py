@@ -188,13 +188,13 @@ def running_fleet(
             {"url": mock_vllm.url, "name": f"r{index}"}
             for index, mock_vllm in enumerate(mock_vllms)
         ]
-        merged = {**_merged(FAST_DETECTION, config or {}), "replicas": replicas}
-        gateway = stack.enter_context(start_gateway(folder, merged, "--replicas", "0"))
+        settings = {**merged(FAST_DETECTION, config or {}), "replicas": replicas}
+        gateway = stack.enter_context(start_gateway(folder, settings, "--replicas", "0"))
         gateway.wait_ready(num_replicas, within_s=60)
         yield Fleet(gateway, mock_vllms, request_logs, key)
 
 
-def _merged(config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+def merged(config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     """Merge two configurations section by section."""
     names: Sequence[str] = [*config, *(name for name in changes if name not in config)]
     return {name: {**config.get(name, {}), **changes.get(name, {})} for name in names}

@@ -107,6 +107,18 @@ async def test_sigstop(fleet: Fleet, has_started: bool) -> None:
     assert max(transcript.end_s - transcript.start_s for transcript in transcripts) < 60
 
 
+async def test_sigstop_without_streaming(fleet: Fleet) -> None:
+    """Whole answers are silent anyway, and a stopped replica shows no counters: its failed health
+    checks decide."""
+    fleet.mock_vllms[0].stop()
+    requests = [expected_request(number, stream=False) for number in range(NUM_STREAMS)]
+    transcripts = await send_all(fleet, requests, name="sigstop-whole")
+    errors = find_errors(fleet, requests, transcripts)
+    fleet.mock_vllms[0].resume()
+    assert errors == []
+    assert max(transcript.end_s - transcript.start_s for transcript in transcripts) < 60
+
+
 async def test_an_engine_hangs_while_its_server_is_healthy(fleet: Fleet) -> None:
     """Its /health still answers, so the gateway can detect the hang only by the stalled streams."""
     fleet.add_fault(0, kind="hang", after_tokens=10)

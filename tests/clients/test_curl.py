@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import codecs
-import json
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from missing_program import skip_or_fail
 
+from clients.chats import chat, text_of
 from clients.conftest import Served
 from clients.relay import Relay, relay_to
-from clients.scripted_engine import MODEL, TEXT
+from clients.scripted_engine import TEXT
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("curl") is None, reason="curl is missing; Debian and Ubuntu: apt-get install curl"
-)
-
+_PATH = "/usr/bin:/bin"
 _MAX_S = 120
 """Ends a client that hangs; decides nothing."""
 _TIMED_OUT = 28
@@ -44,7 +42,7 @@ class Curl:
             *("--header", "Content-Type: application/json"),
             *(*arguments, self.relay.url + path),
             stdout=asyncio.subprocess.PIPE,
-            env={"PATH": "/usr/bin:/bin"},  # without proxies
+            env={"PATH": _PATH},  # without proxies
         )
         output, _ = await process.communicate()
         assert process.returncode is not None
@@ -59,24 +57,10 @@ class Curl:
 
 @pytest_asyncio.fixture
 async def curl(served: Served, tmp_path: Path) -> AsyncIterator[Curl]:
+    if shutil.which("curl", path=_PATH) is None:
+        skip_or_fail("curl is missing; Debian and Ubuntu: apt-get install curl")
     async with relay_to(served.gateway.url) as relay:
         yield Curl(served, relay, tmp_path)
-
-
-def chat(text: str, *, stream: bool) -> bytes:
-    message = {"role": "user", "content": text}
-    return json.dumps({"model": MODEL, "messages": [message], "stream": stream}).encode()
-
-
-def text_of(body: str, *, stream: bool) -> str:
-    """The text of a chat, or of a stream that is complete."""
-    if not stream:
-        content: str = json.loads(body)["choices"][0]["message"]["content"]
-        return content
-    data = [line.removeprefix("data: ") for line in body.splitlines() if line.startswith("data: ")]
-    assert data[-1] == "[DONE]"
-    deltas = [json.loads(one)["choices"][0]["delta"] for one in data[:-1]]
-    return "".join(delta.get("content") or "" for delta in deltas)
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -92,7 +76,7 @@ async def test_a_chat_is_answered_in_each_version_of_http(
     assert code == 0, output
     assert "HTTP/1.1 200 " in output, output
     answer = output.replace("\r\n", "\n").partition(" 200 ")[2].partition("\n\n")[2]
-    assert text_of(answer, stream=stream) == TEXT
+    assert text_of(answer) == TEXT
     (sent,) = curl.relay.sent
     assert (b"\r\nUpgrade: h2c\r\n" in sent) == (version == "--http2")
     assert (b"\r\nExpect: 100-continue\r\n" in sent) == (text is LARGE and version != "--http1.0")
@@ -105,7 +89,7 @@ async def test_http_2_without_an_offer_ends_with_an_error_and_no_hang(
     curl: Curl, path: str
 ) -> None:
     """The connection begins in HTTP/2, which the gateway does not speak."""
-    body = curl.body_file(chat("Say hello.", stream=False))
+    body = curl.body_file(chat())
     send = ["--data-binary", body] if path.endswith("completions") else []
     code, _ = await curl.run("--http2-prior-knowledge", *send, path=path)
     assert code not in (0, _TIMED_OUT)
@@ -115,7 +99,7 @@ async def test_http_2_without_an_offer_ends_with_an_error_and_no_hang(
 
 async def test_requests_on_one_connection_that_offers_http_2(curl: Curl) -> None:
     """The second request, and a third one without a body, follow on the connection of the first."""
-    body = curl.body_file(chat("Say hello.", stream=False))
+    body = curl.body_file(chat())
     url = f"{curl.relay.url}/v1/chat/completions"
     post = ["--http2", "--data-binary", body]
     header = ["--header", f"Authorization: Bearer {curl.served.key}"]
@@ -131,8 +115,8 @@ async def test_requests_on_one_connection_that_offers_http_2(curl: Curl) -> None
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_body_from_a_file_with_a_byte_order_mark_is_read(curl: Curl, stream: bool) -> None:
     """Editors on Windows write one; RFC 8259, 8.1 allows to ignore it."""
-    body = curl.body_file(codecs.BOM_UTF8 + chat("Say hello.", stream=stream))
+    body = curl.body_file(codecs.BOM_UTF8 + chat(stream=stream))
     code, output = await curl.run("--http2", "--data-binary", body)
     assert code == 0
     answer = output.replace("\r\n", "\n").partition(" 200 ")[2].partition("\n\n")[2]
-    assert text_of(answer, stream=stream) == TEXT, output
+    assert text_of(answer) == TEXT, output

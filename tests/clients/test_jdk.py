@@ -18,9 +18,10 @@ import pytest_asyncio
 from jdk_program import find_jdk
 from polling import until
 
+from clients.chats import chat, text_of
 from clients.conftest import Served
 from clients.relay import Relay, relay_to
-from clients.scripted_engine import MODEL, TEXT
+from clients.scripted_engine import TEXT
 
 _SOURCE = Path(__file__).parent / "java" / "Ask.java"
 _WITHIN_S = 300.0
@@ -108,22 +109,6 @@ async def java(compiled: Path, served: Served) -> AsyncIterator[Java]:
         yield Java(compiled, served, data, admin)
 
 
-def chat(text: str = "Say hello.", *, stream: bool = False) -> bytes:
-    message = {"role": "user", "content": text}
-    return json.dumps({"model": MODEL, "messages": [message], "stream": stream}).encode()
-
-
-def text_of(answer: Answer) -> str:
-    """The text of a whole chat, or of a stream that is complete."""
-    if not answer.body.startswith("data: "):
-        content: str = json.loads(answer.body)["choices"][0]["message"]["content"]
-        return content
-    data = [line.removeprefix("data: ") for line in answer.body.splitlines() if line]
-    assert data[-1] == "[DONE]"
-    deltas = [json.loads(one)["choices"][0]["delta"] for one in data[:-1]]
-    return "".join(delta.get("content") or "" for delta in deltas)
-
-
 LARGE = chat("word " * 250_000)
 WHOLE = Ask("POST", CHAT, chat())
 STREAM = Ask("POST", CHAT, chat(stream=True), read="lines")
@@ -145,7 +130,7 @@ async def test_chats_and_streams_on_one_connection_that_offers_http_2(java: Java
     ]
     answers = await java.ask(*asks)
     assert [(one.status, one.protocol) for one in answers] == [(200, "HTTP_1_1")] * len(asks)
-    assert [text_of(one) for one in answers] == [TEXT] * len(asks)
+    assert [text_of(one.body) for one in answers] == [TEXT] * len(asks)
     (sent,) = java.data.sent
     assert b"\r\nUpgrade: h2c\r\n" in sent
     assert len(java.served.engine.bodies) == len(asks)
@@ -193,7 +178,7 @@ async def test_many_requests_at_once_each_get_their_own_answer(java: Java) -> No
     """The client opens a connection for each and offers HTTP/2 on all of them."""
     asks = [ask for _ in range(8) for ask in (WHOLE, STREAM)]
     answers = await java.ask(*asks, together=True)
-    assert [(one.status, text_of(one)) for one in answers] == [(200, TEXT)] * len(asks)
+    assert [(one.status, text_of(one.body)) for one in answers] == [(200, TEXT)] * len(asks)
 
 
 async def test_errors_have_their_status_and_code(java: Java) -> None:
@@ -217,6 +202,6 @@ async def test_a_stream_that_the_client_closes_ends_at_the_engine(java: Java) ->
     endless = replace(STREAM, body=chat("endless", stream=True), read="first")
     left, after = await java.ask(endless, WHOLE)
     assert "Hello" in left.body
-    assert text_of(after) == TEXT
+    assert text_of(after.body) == TEXT
     await until(lambda: java.served.engine.num_aborted == 1)
     await until(lambda: java.served.gateway.traffic.num_in_flight("r0") == 0)

@@ -10,13 +10,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
 import pytest
 from chaos.gateway_process import HTTP
+from polling import wait_until
 
 from paceline.bench.server_process import free_ports
 
@@ -71,12 +71,9 @@ class Server:
                 env={**os.environ, **self.environment},
                 cwd=self.folder,
             )
-        deadline_s = time.monotonic() + within_s
-        while not self._serves():
-            if self._process.poll() is not None or time.monotonic() > deadline_s:
-                raise RuntimeError(f"{self.command[0]} does not serve: {self.log.read_text()}")
-            # sleep: the pause between two looks decides nothing
-            time.sleep(0.1)
+        wait_until(lambda: not self.is_alive or self._serves(), within_s)
+        if not self.is_alive:
+            raise RuntimeError(f"{self.command[0]} does not serve: {self.log.read_text()}")
 
     def _serves(self) -> bool:
         try:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -92,14 +91,3 @@ def post(url: str, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]
     """Status and JSON of an answer that is not streamed."""
     answer = HTTP.post(url + path, json=body, timeout=_TIMEOUT_S)
     return answer.status_code, answer.json()
-
-
-def seconds_until(condition: Callable[[], bool], within_s: float) -> float:
-    """How long it takes until the condition holds; TimeoutError after `within_s`."""
-    began_s = time.monotonic()
-    while not condition():
-        if time.monotonic() - began_s > within_s:
-            raise TimeoutError(f"not within {within_s:g} s")
-        # sleep: the pause between two looks decides nothing
-        time.sleep(0.05)
-    return time.monotonic() - began_s

@@ -9,13 +9,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from chaos.gateway_process import HTTP, GatewayProcess, start_gateway
+from chaos.gateway_process import HTTP
+from polling import wait_until
 
-from other_servers.llamacpp import CONTEXT, MODEL, Server, llama_cpp_python
+from other_servers.llamacpp import CONTEXT, MODEL, llama_cpp_python
+from other_servers.service import Service, start_service
 from other_servers.streams import (
     CHAT,
     COMPLETIONS,
@@ -24,36 +25,22 @@ from other_servers.streams import (
     open_stream,
     post,
     read_stream,
-    seconds_until,
 )
 
 pytestmark = pytest.mark.slow
 
 
-@dataclass
-class Service:
-    gateway: GatewayProcess
-    server: Server
-
-
 @pytest.fixture(scope="module")
 def service(gguf_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     folder = tmp_path_factory.mktemp("service")
-    server = llama_cpp_python(gguf_model, folder)
-    entry = {"url": server.url, "name": "one", "dialect": "llamacpp-python"}
-    config = {
-        "engine": {"replicas": 0},
-        "fleet": {"poll_period_s": 0.2, "poll_timeout_s": 5.0},
-        "server": {"lame_duck_s": 0, "workers": 1},
-        "replicas": [entry],
+    changes = {
+        "fleet": {"poll_timeout_s": 5.0},
+        "failures": {"silence_s": 30.0, "first_silence_s": 60.0},
     }
-    try:
-        server.start()
-        with start_gateway(folder, config) as gateway:
-            gateway.wait_ready(1, within_s=120)
-            yield Service(gateway, server)
-    finally:
-        server.kill()
+    with start_service(
+        folder, [llama_cpp_python(gguf_model, folder)], {"dialect": "llamacpp-python"}, changes
+    ) as running:
+        yield running
 
 
 def test_it_is_ready_under_the_name_that_it_lists(service: Service) -> None:
@@ -69,7 +56,7 @@ def test_whole_answers_and_streams_have_the_same_text(service: Service) -> None:
     stream = read_stream(service.gateway.url, CHAT, chat("hello", 16))
     assert (stream.is_done, stream.finish_reasons) == (True, ["length"])
     assert stream.text == whole["choices"][0]["message"]["content"]
-    direct = read_stream(service.server.url, CHAT, chat("hello", 16))
+    direct = read_stream(service.servers[0].url, CHAT, chat("hello", 16))
     assert stream.text == direct.text
 
 
@@ -87,7 +74,7 @@ def test_a_stream_that_another_client_interrupts_ends_with_an_error(service: Ser
     """The server sends `[DONE]` then, without a finish_reason, which clients take for success."""
     body = completion("def f(", 400)
     with open_stream(service.gateway.url, COMPLETIONS, body, 2) as (stream, lines):
-        other = threading.Thread(target=post, args=(service.server.url, COMPLETIONS,
+        other = threading.Thread(target=post, args=(service.servers[0].url, COMPLETIONS,
                                                     completion("x", 1)))  # fmt: skip
         other.start()
         for line in lines:
@@ -101,9 +88,9 @@ def test_the_server_stops_when_the_client_leaves(service: Service) -> None:
     """It would compute the rest of the context otherwise, and the next request would wait."""
     with open_stream(service.gateway.url, COMPLETIONS, completion("def f(", CONTEXT - 8), 2):
         pass
-    seconds_until(lambda: service.gateway.num_in_flight == 0, within_s=60)
-    log = service.server.log
-    seconds_until(lambda: "Disconnected from client" in log.read_text(), within_s=60)
+    wait_until(lambda: service.gateway.num_in_flight == 0)
+    log = service.servers[0].log
+    wait_until(lambda: "Disconnected from client" in log.read_text())
 
 
 def test_polls_do_not_interrupt_a_long_answer(service: Service) -> None:
@@ -128,12 +115,12 @@ def test_a_prompt_that_is_too_long_is_refused(service: Service) -> None:
 def test_a_killed_server_ends_its_stream_with_an_error(service: Service) -> None:
     body = completion("def f(", 400)
     with open_stream(service.gateway.url, COMPLETIONS, body, 2) as (stream, lines):
-        service.server.kill()
+        service.servers[0].kill()
         for line in lines:
             stream.take(line)
     assert (stream.is_done, stream.finish_reasons) == (False, [])
     assert [error["type"] for error in stream.errors] == ["service_unavailable_error"]
     assert HTTP.post(service.gateway.url + COMPLETIONS, json=body).status_code == 503
-    service.server.start()
+    service.servers[0].start()
     service.gateway.wait_ready(1, within_s=60)
     assert post(service.gateway.url, COMPLETIONS, completion("x", 2))[0] == 200

@@ -9,9 +9,10 @@ from typing import Any
 import httpx
 import pytest
 from chaos.gateway_process import HTTP
+from polling import wait_until
 
 from other_servers.llamacpp import CONTEXT, MODEL
-from other_servers.service import Service, start_service
+from other_servers.service import Service, start_llama_servers
 from other_servers.streams import (
     CHAT,
     COMPLETIONS,
@@ -20,7 +21,6 @@ from other_servers.streams import (
     open_stream,
     post,
     read_stream,
-    seconds_until,
 )
 
 pytestmark = pytest.mark.slow
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.slow
 def service(gguf_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """A whole answer of more than 2 s is suspect, which the last test needs."""
     folder = tmp_path_factory.mktemp("service")
-    with start_service(gguf_model, folder, num_servers=1, first_silence_s=2.0) as running:
+    with start_llama_servers(gguf_model, folder, num_servers=1, first_silence_s=2.0) as running:
         yield running
 
 
@@ -103,7 +103,7 @@ def _num_processing(service: Service) -> float:
 def test_the_server_stops_when_the_client_of_a_stream_leaves(service: Service) -> None:
     with open_stream(service.gateway.url, COMPLETIONS, completion("def f(", CONTEXT - 8), 2):
         assert _num_processing(service) == 1
-    seconds_until(lambda: _num_processing(service) == 0, within_s=60)
+    wait_until(lambda: _num_processing(service) == 0)
     assert service.gateway.num_in_flight == 0
 
 
@@ -115,20 +115,20 @@ def test_a_client_that_leaves_a_whole_answer_frees_its_slot_in_the_gateway_alone
     with pytest.raises(httpx.ReadTimeout):
         # limit: the client leaves; the answer takes seconds longer
         HTTP.post(service.gateway.url + COMPLETIONS, json=body, timeout=0.5)
-    seconds_until(lambda: service.gateway.num_in_flight == 0, within_s=60)
+    wait_until(lambda: service.gateway.num_in_flight == 0)
     assert _num_processing(service) == 1
-    seconds_until(lambda: _num_processing(service) == 0, within_s=60)
+    wait_until(lambda: _num_processing(service) == 0)
     assert post(service.gateway.url, COMPLETIONS, completion("x", 2))[0] == 200
 
 
 def test_its_load_and_time_per_token_are_read(service: Service) -> None:
     body = completion("def f(", 64)
     with open_stream(service.gateway.url, COMPLETIONS, body, 2) as (_, lines):
-        seconds_until(lambda: service.gateway.replicas()[0]["load"]["num_running"] == 1, 5)
+        wait_until(lambda: service.gateway.replicas()[0]["load"]["num_running"] == 1)
         for _ in lines:
             pass
-    seconds_until(lambda: service.gateway.replicas()[0]["load"]["num_running"] == 0, 5)
-    seconds_until(lambda: service.gateway.replicas()[0]["seconds_per_token"] is not None, 5)
+    wait_until(lambda: service.gateway.replicas()[0]["load"]["num_running"] == 0)
+    wait_until(lambda: service.gateway.replicas()[0]["seconds_per_token"] is not None)
     (replica,) = service.gateway.replicas()
     assert 0 < replica["seconds_per_token"] < 1
     assert replica["load"]["generation_tokens_total"] > 64

@@ -11,8 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from polling import wait_until
 
-from other_servers.service import Service, start_service
+from other_servers.service import Service, start_llama_servers
 from other_servers.streams import (
     COMPLETIONS,
     Stream,
@@ -20,7 +21,6 @@ from other_servers.streams import (
     open_stream,
     post,
     read_stream,
-    seconds_until,
 )
 
 pytestmark = pytest.mark.slow
@@ -30,7 +30,9 @@ LONG = completion("def f(", 400)
 
 @pytest.fixture(scope="module")
 def running(gguf_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with start_service(gguf_model, tmp_path_factory.mktemp("service"), num_servers=2) as service:
+    with start_llama_servers(
+        gguf_model, tmp_path_factory.mktemp("service"), num_servers=2
+    ) as service:
         yield service
 
 
@@ -44,7 +46,7 @@ def service(running: Service) -> Iterator[Service]:
         else:
             server.start()
     running.gateway.wait_ready(2, within_s=60)
-    seconds_until(lambda: running.gateway.num_in_flight == 0, within_s=60)
+    wait_until(lambda: running.gateway.num_in_flight == 0)
 
 
 def _busy(service: Service) -> int:
@@ -84,7 +86,7 @@ def test_the_death_of_a_server_ends_its_stream_with_an_error_and_no_other(
     direct = read_stream(service.servers[1 - victim].url, COMPLETIONS, LONG)
     assert direct.text.startswith(dying.text), "what was sent is right as far as it goes"
     assert (other.is_done, other.text) == (True, direct.text)
-    seconds_until(lambda: service.gateway.replicas()[victim]["state"] == "down", within_s=60)
+    wait_until(lambda: service.gateway.replicas()[victim]["state"] == "down")
     assert post(service.gateway.url, COMPLETIONS, completion("x", 2))[0] == 200
 
 
@@ -93,7 +95,7 @@ def test_a_server_that_dies_before_the_first_token_is_replaced_unseen(service: S
     body = completion("def f(a, b, c):\n    return 0\n" * 40, 8)
     with ThreadPoolExecutor(1) as threads:
         waiting = threads.submit(post, service.gateway.url, COMPLETIONS, body)
-        seconds_until(lambda: service.gateway.num_in_flight == 1, within_s=60)
+        wait_until(lambda: service.gateway.num_in_flight == 1)
         service.servers[_busy(service)].kill()
         status, answer = waiting.result()
     assert status == 200, answer

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from other_servers.llamacpp import MODEL
-from other_servers.service import Service, start_service
+from other_servers.service import Service, start_llama_servers
 from paceline.cli import main
 
 pytestmark = pytest.mark.slow
@@ -18,7 +18,9 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def service(gguf_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with start_service(gguf_model, tmp_path_factory.mktemp("service"), num_servers=1) as running:
+    with start_llama_servers(
+        gguf_model, tmp_path_factory.mktemp("service"), num_servers=1
+    ) as running:
         yield running
 
 

@@ -7,15 +7,15 @@ Face's cache, without the model that it serves, so that the entry must name it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import psutil
 import pytest
-from chaos.gateway_process import HTTP, GatewayProcess, start_gateway
+from chaos.gateway_process import HTTP
+from polling import wait_until
 
-from other_servers.llamacpp import MODEL, Server
-from other_servers.service import QUICK
+from other_servers.llamacpp import MODEL
+from other_servers.service import Service, start_service
 from other_servers.streams import (
     CHAT,
     COMPLETIONS,
@@ -24,38 +24,26 @@ from other_servers.streams import (
     open_stream,
     post,
     read_stream,
-    seconds_until,
 )
 from other_servers.transformers_serve import transformers_serve
 
 pytestmark = pytest.mark.slow
 
 
-@dataclass
-class Service:
-    gateway: GatewayProcess
-    server: Server
-
-
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     folder = tmp_path_factory.mktemp("service")
-    server = transformers_serve(folder)
-    entry = {"url": server.url, "name": "one", "model": MODEL, "dialect": "openai"}
+    entry = {"model": MODEL, "dialect": "openai"}
     failures = {"silence_s": 60.0, "first_silence_s": 60.0}
-    settings = {**QUICK, "failures": {**QUICK["failures"], **failures}, "replicas": [entry]}
-    try:
-        server.start()
-        with start_gateway(folder, settings) as gateway:
-            gateway.wait_ready(1, within_s=120)
-            yield Service(gateway, server)
-    finally:
-        server.kill()
+    with start_service(
+        folder, [transformers_serve(folder)], entry, {"failures": failures}
+    ) as running:
+        yield running
 
 
 def test_it_is_ready_under_the_name_that_its_entry_gives(service: Service) -> None:
-    assert HTTP.get(f"{service.server.url}/v1/models").json()["data"] == []
-    assert HTTP.get(f"{service.server.url}/health").json() == {"status": "ok"}
+    assert HTTP.get(f"{service.servers[0].url}/v1/models").json()["data"] == []
+    assert HTTP.get(f"{service.servers[0].url}/health").json() == {"status": "ok"}
     (model,) = HTTP.get(f"{service.gateway.url}/v1/models").json()["data"]
     assert model["id"] == MODEL
 
@@ -68,7 +56,7 @@ def test_a_stream_without_done_is_complete_and_gets_one(
     service: Service, path: str, body: dict[str, Any]
 ) -> None:
     """Whole answers have the same text, and each event of a stream passes as it is."""
-    direct = read_stream(service.server.url, path, body)
+    direct = read_stream(service.servers[0].url, path, body)
     assert (direct.is_done, direct.finish_reasons) == (False, ["length"])
     stream = read_stream(service.gateway.url, path, body)
     assert (stream.is_done, stream.finish_reasons, stream.errors) == (True, ["length"], [])
@@ -105,21 +93,21 @@ def test_the_server_stops_when_the_client_of_a_stream_leaves(service: Service) -
     body = completion("def f(", 1800)
     with open_stream(service.gateway.url, COMPLETIONS, body, 2):
         assert service.gateway.num_in_flight == 1
-    seconds_until(lambda: service.gateway.num_in_flight == 0, within_s=60)
+    wait_until(lambda: service.gateway.num_in_flight == 0)
     assert post(service.gateway.url, COMPLETIONS, completion("x", 2))[0] == 200
-    process = psutil.Process(service.server.pid)
+    process = psutil.Process(service.servers[0].pid)
 
     def is_idle() -> bool:
         return process.cpu_percent(interval=0.5) < 10
 
-    seconds_until(is_idle, within_s=60)
+    wait_until(is_idle)
 
 
 def test_a_stream_whose_server_is_killed_ends_with_an_error(service: Service) -> None:
     """The last test of the file, because nothing starts the server again."""
     body = completion("def f(", 1800)
     with open_stream(service.gateway.url, COMPLETIONS, body, 2) as (stream, lines):
-        service.server.kill()
+        service.servers[0].kill()
         for line in lines:
             stream.take(line)
     assert (stream.is_done, stream.finish_reasons) == (False, [])

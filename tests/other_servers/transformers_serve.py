@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import pytest
+from missing_program import skip_or_fail
 
 from other_servers.llamacpp import MODEL, Server
 from paceline.bench.server_process import free_ports
@@ -16,12 +16,12 @@ _MISSING = "accelerate, which `transformers serve` needs, is missing: run make t
 
 
 def transformers_serve(folder: Path) -> Server:
-    """The server, not started yet. Without what it needs the test is skipped.
+    """The server, not started yet. Without what it needs the test ends (`skip_or_fail`).
 
     The name of its model is the path of the folder, here a link in the working folder.
     """
     if not (_INSTALLED / "accelerate").exists():
-        pytest.skip(_MISSING)
+        skip_or_fail(_MISSING)
     (folder / MODEL).symlink_to(target_path())
     (folder / "hub").mkdir()
     port, _ = free_ports()

@@ -86,7 +86,7 @@ class DataPort:
         Without `is_accepting`, another process accepts the new connections from here on.
         """
         if self._listening is not None and self._app is not None:
-            self._app.is_stopping = True
+            self._app.probes.is_stopping = True
             self._listening.discourage(is_accepting=is_accepting)
 
     def cut(self) -> None:
@@ -120,7 +120,7 @@ class DataPort:
                 ) as self._listening,
             ):
                 yield self._listening.task
-                self._app.is_stopping = True
+                self._app.probes.is_stopping = True
 
     @contextlib.asynccontextmanager
     async def _capturing(self) -> AsyncIterator[PromptCapture | None]:

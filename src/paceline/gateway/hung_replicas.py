@@ -111,7 +111,7 @@ class HungReplicas:
             self._baselines[name] = _Baseline(silence.since_s, activity)
             if activity is not None or not still.is_too_long:
                 return
-        if is_hung(still, before, activity):
+        if is_hung(still, before, activity, is_down=_is_down(replica)):
             logger.error(
                 "replica %s sent no data for %.1f s%s; aborting its requests",
                 name,
@@ -137,13 +137,20 @@ async def read_activity(replica: Replica) -> Activity | None:
     return None if reading.load is None else reading.load.activity
 
 
-def is_hung(silence: Silence, before: Activity | None, now: Activity | None) -> bool:
+def is_hung(
+    silence: Silence, before: Activity | None, now: Activity | None, *, is_down: bool
+) -> bool:
     """The verdict on a silence that is too long, from two readings of the engine's counters.
 
     Counters that moved show that the engine works. Counters that stand still confirm the silence.
-    Without counters, or when they cannot be read any more, the silence of streams decides; that of
-    whole answers shows nothing.
+    Without counters, or when they cannot be read any more, the silence of streams decides. That of
+    whole answers shows nothing, unless the replica `is_down` and answers no health check either.
     """
     if now is None:
-        return silence.has_streams
+        return silence.has_streams or is_down
     return now == before
+
+
+def _is_down(replica: Replica) -> bool:
+    """A server without metrics may compute an answer in the thread of its health check."""
+    return replica.state == "down" and DIALECTS[replica.dialect].metrics_path is not None

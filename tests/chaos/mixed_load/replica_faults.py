@@ -11,8 +11,8 @@ from typing import Any
 from chaos.fleet import Fleet
 from chaos.mixed_load.strikes import Strike
 
-Inject = Callable[[Fleet, int], Awaitable[bool]]
-"""Make the replica of this index fail and run again; returns whether the gateway noticed."""
+Inject = Callable[[Fleet, int], Awaitable[str]]
+"""Make the replica of this index fail and run again; returns what the gateway left to it."""
 
 _PAUSE_S = (0.2, 0.6)
 _LIFE_S = 4.0
@@ -32,11 +32,11 @@ async def kill_replicas(
 ) -> list[Strike]:
     """SIGKILL; the replica starts again at once. `on_strike` is called after each kill."""
 
-    async def kill(fleet: Fleet, index: int) -> bool:
+    async def kill(fleet: Fleet, index: int) -> str:
         victim = fleet.mock_vllms[index]
         await asyncio.to_thread(victim.kill)
         await asyncio.to_thread(victim.start)
-        return True
+        return ""
 
     return await _in_both_halves(fleet, num_kills, "SIGKILL", kill, on_strike, seed)
 
@@ -54,12 +54,12 @@ async def stop_replicas(
     clients read slowly stay until the clients read.
     """
 
-    async def stop(fleet: Fleet, index: int) -> bool:
+    async def stop(fleet: Fleet, index: int) -> str:
         victim = fleet.mock_vllms[index]
         before = await asyncio.to_thread(_state_of, fleet, index)
         victim.stop()
         try:
-            return await _is_noticed(fleet, index, before["in_flight"] // 2)
+            return await _left_to(fleet, index, before["in_flight"])
         finally:
             victim.resume()
 
@@ -92,8 +92,8 @@ async def _in_both_halves(
             await asyncio.sleep(drawn.uniform(*_PAUSE_S))
             struck_s, start_s = loop.time(), time.time()
             index = drawn.choice(indices)
-            is_noticed = await inject(fleet, index)
-            strikes.append(Strike(index, signal, start_s, time.time(), is_noticed))
+            left = await inject(fleet, index)
+            strikes.append(Strike(index, signal, start_s, time.time(), not left, left))
             on_strike(strikes[-1])
 
     await asyncio.gather(
@@ -112,15 +112,18 @@ async def _wait_ready(fleet: Fleet, names: set[str]) -> None:
         raise TimeoutError(f"not ready within {_READY_WITHIN_S:g} s: {sorted(names)}")
 
 
-async def _is_noticed(fleet: Fleet, index: int, max_in_flight: int) -> bool:
-    """Wait until the replica is out of service and has no more requests than these; false if that
-    takes too long."""
+async def _left_to(fleet: Fleet, index: int, num_before: int) -> str:
+    """Wait until the replica is out of service and has half of its requests or fewer; what it still
+    has if that takes too long."""
+    state: dict[str, Any] = {}
 
     async def is_out() -> bool:
-        state = await asyncio.to_thread(_state_of, fleet, index)
-        return state["state"] != "ready" and state["in_flight"] <= max_in_flight
+        state.update(await asyncio.to_thread(_state_of, fleet, index))
+        return state["state"] != "ready" and state["in_flight"] <= num_before // 2
 
-    return await _comes_true(is_out, _NOTICED_WITHIN_S)
+    if await _comes_true(is_out, _NOTICED_WITHIN_S):
+        return ""
+    return f"{state['state']}, {state['in_flight']} requests in flight, {num_before} before"
 
 
 async def _comes_true(condition: Callable[[], Awaitable[bool]], within_s: float) -> bool:

@@ -29,6 +29,8 @@ class Strike:
     """When the replica runs again."""
     is_noticed: bool = True
     """Of a stopped replica: the gateway took it out of service."""
+    left: str = ""
+    """What it still had otherwise: its state, and its requests then and before."""
 
 
 @dataclass(frozen=True, slots=True)

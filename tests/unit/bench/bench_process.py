@@ -6,9 +6,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
+
+from polling import wait_until
 
 _WITHIN_S = 60.0
 
@@ -68,10 +69,11 @@ def interrupt(
 
 def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
     """Return once the condition holds. Raises `TimeoutError`, and when the process has ended."""
-    deadline_s = time.monotonic() + _WITHIN_S
-    while not condition():
-        if process.poll() is not None:
+
+    def holds() -> bool:
+        is_met = condition()
+        if not is_met and process.poll() is not None:
             raise RuntimeError(f"it exited with {process.returncode}: {process.communicate()}")
-        if time.monotonic() > deadline_s:
-            raise TimeoutError(f"the condition did not hold within {_WITHIN_S:g} s")
-        time.sleep(0.02)  # sleep: the pause between two looks decides nothing
+        return is_met
+
+    wait_until(holds, _WITHIN_S)

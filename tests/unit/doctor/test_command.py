@@ -9,13 +9,13 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from polling import wait_until
 
 from paceline.cli import main
 from paceline.doctor.observing.server import MAX_PAGE_BYTES
@@ -309,9 +309,7 @@ def test_an_interruption_reports_what_was_read(tmp_path: Path) -> None:
             stdout=subprocess.PIPE,
             text=True,
         )
-        deadline_s = time.monotonic() + 60
-        while len(server.requests) < 5 and time.monotonic() < deadline_s:
-            time.sleep(0.05)  # sleep: the pause between two looks decides nothing
+        wait_until(lambda: len(server.requests) >= 5)
         process.send_signal(signal.SIGINT)
         output, _ = process.communicate(timeout=60)
     assert process.returncode == 130

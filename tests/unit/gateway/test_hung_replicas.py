@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -48,16 +49,19 @@ class Traffic:
 class Checked:
     """Rounds of the check while time passes; the readings are scripted."""
 
-    def __init__(self, progress: ReplicaProgress, *readings: Activity | None) -> None:
+    def __init__(
+        self, progress: ReplicaProgress, *readings: Activity | None, replica: Replica = R0
+    ) -> None:
+        self.replica = replica
         self.traffic = Traffic(progress)
         self.readings = list(readings)
         self.hung: list[str] = []
         self.check = HungReplicas(
-            FixedReplicas([R0]), self.traffic, LIMITS, self.read, self.hung.append
+            FixedReplicas([replica]), self.traffic, LIMITS, self.read, self.hung.append
         )
 
     async def read(self, replica: Replica) -> Activity | None:
-        assert replica is R0
+        assert replica is self.replica
         return self.readings.pop(0)
 
     async def after(self, *silences_s: float) -> list[str]:
@@ -134,6 +138,22 @@ async def test_whole_answers_need_counters_that_stand_still() -> None:
     assert await Checked(whole, (7, 0.5, 0), (7, 0.5, 0)).after(31.0, 60.5) == ["r0"]
 
 
+async def test_whole_answers_of_a_server_that_answers_no_poll_are_ended() -> None:
+    """Of a stopped process, or of a machine that was lost: the connection stays open."""
+    whole, down = ReplicaProgress(num_whole=1), replace(R0, state="down")
+    assert await Checked(whole, None, None, replica=down).after(31.0, 60.5) == ["r0"]
+    assert await Checked(whole, (7, 0.5, 0), None, replica=down).after(31.0, 60.5) == ["r0"]
+    assert await Checked(whole, (7, 0.5, 0), (8, 0.5, 0), replica=down).after(31.0, 60.5) == []
+
+
+async def test_whole_answers_of_a_server_without_metrics_are_waited_for() -> None:
+    """It may compute in the thread that answers its health check."""
+    down = replace(R0, state="down", dialect="llamacpp-python")
+    assert await Checked(ReplicaProgress(num_whole=1), None, None, replica=down).after(
+        *(31.0, 60.5)
+    ) == []  # fmt: skip
+
+
 async def test_replicas_that_left_are_not_read() -> None:
     checked = Checked(THREE_STREAMS)
     checked.check = HungReplicas(
@@ -143,19 +163,24 @@ async def test_replicas_that_left_are_not_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("has_streams", "before", "now", "expected"),
+    ("has_streams", "before", "now", "is_down", "expected"),
     [
-        (True, (1,), (1,), True),
-        (True, (1,), (2,), False),
-        (True, None, None, True),
-        (True, (1,), None, True),
-        (False, (1,), (1,), True),
-        (False, (1,), (2,), False),
-        (False, None, None, False),
-        (False, (1,), None, False),
+        (True, (1,), (1,), False, True),
+        (True, (1,), (2,), False, False),
+        (True, None, None, False, True),
+        (True, (1,), None, False, True),
+        (False, (1,), (1,), False, True),
+        (False, (1,), (2,), False, False),
+        (False, None, None, False, False),
+        (False, (1,), None, False, False),
+        (False, None, None, True, True),
+        (False, (1,), None, True, True),
+        (False, (1,), (2,), True, False),
+        (True, (1,), (2,), True, False),
     ],
 )
 def test_the_verdict(
-    has_streams: bool, before: Activity | None, now: Activity | None, expected: bool
+    has_streams: bool, before: Activity | None, now: Activity | None, is_down: bool, expected: bool
 ) -> None:
-    assert is_hung(Silence("r0", 0.0, 10.0, 11.0, has_streams), before, now) is expected
+    silence = Silence("r0", 0.0, 10.0, 11.0, has_streams)
+    assert is_hung(silence, before, now, is_down=is_down) is expected

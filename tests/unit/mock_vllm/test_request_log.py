@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
+from polling import until
 
 from paceline.mock_vllm import (
     MockVllm,
@@ -62,9 +63,11 @@ async def _records(http: httpx.AsyncClient) -> list[dict[str, Any]]:
 async def _until_begun(http: httpx.AsyncClient) -> None:
     """Return when a request runs."""
     running = 'vllm:num_requests_running{engine="0",model_name="m"} 1.0'
-    async with asyncio.timeout(60):
-        while running not in (await http.get("/metrics")).text:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)  # sleep: the pause between two looks decides nothing
+
+    async def is_running() -> bool:
+        return running in (await http.get("/metrics")).text
+
+    await until(is_running)
 
 
 @pytest.mark.parametrize("stream", [True, False])

@@ -38,7 +38,6 @@ from paceline.gateway.admin.replica_admin import (
     describe_fleet,
     drain_replica,
     is_replica_or_entry,
-    list_names,
     remove_replica,
     restart_replica,
 )
@@ -49,6 +48,7 @@ from paceline.gateway.http.errors import (
     Problem,
     Refusal,
     invalid,
+    listed,
     method_not_allowed,
     not_found,
     unavailable,
@@ -334,7 +334,7 @@ def _selected(replicas: Sequence[Replica], scope: Scope) -> Sequence[Replica]:
         return replicas
     chosen = [replica for replica in replicas if replica.name == names[0]]
     if not chosen:
-        known = list_names([replica.name for replica in replicas])
+        known = listed([replica.name for replica in replicas]) or "none"
         raise Refusal(
             Problem(
                 404,

@@ -55,8 +55,8 @@ class AuditEntry:
     key_id: str | None = None
     role: str | None = None
     change: dict[str, Any] | None = None
-    """The fields of the body; None when it was not read. Values that have passed no check are
-    missing, so are the names of unknown fields; a long one is cut."""
+    """The fields of the body; None when it was not read. Values that have not passed a check and
+    the names of unknown fields are left out, and a long body is cut."""
     status: int = 500
     """Of the answer."""
     error: str | None = None

@@ -11,7 +11,7 @@ from typing import Any
 from paceline.gateway.admin.change_gate import ChangeGate
 from paceline.gateway.admin.draft_swaps import DraftSwaps, SwapConflict
 from paceline.gateway.admin.engine_drafts import DraftUnfit
-from paceline.gateway.http.errors import Problem, Refusal, invalid
+from paceline.gateway.http.errors import Problem, Refusal, invalid, refuse_unknown_fields
 from paceline.gateway.settings.names import is_name
 
 DRAFT_FIELDS = ("draft", "allow_outage")
@@ -29,14 +29,7 @@ async def begin_swap(
 
     `on_checked` is called with the request once it has passed its check.
     """
-    unknown = sorted(set(request) - set(DRAFT_FIELDS))
-    if unknown:
-        raise invalid(
-            f"{unknown[0][:100]!a} cannot be set; the settable fields are "
-            f"{', '.join(DRAFT_FIELDS)}.",
-            unknown[0][:100],
-            code="unknown_field",
-        )
+    refuse_unknown_fields(request, DRAFT_FIELDS)
     draft, allow_outage = request.get("draft"), request.get("allow_outage", False)
     if not isinstance(draft, str) or not is_name(draft, _MAX_DRAFT_CHARS):
         raise invalid(

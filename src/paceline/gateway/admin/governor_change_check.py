@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from paceline.gateway.http.errors import invalid, shown
+from paceline.gateway.http.errors import invalid, refuse_unknown_fields, shown
 from paceline.policy_registry import policy_names
 
 GOVERNOR_FIELDS = ("policy", "policy_parameters", "draft_length", "ceiling")
@@ -22,14 +22,7 @@ _MAX_PARAMETERS_BYTES = 4096
 
 def check_governor_change(request: dict[str, Any]) -> dict[str, object]:
     """Return the change, or raise a `Refusal` with a 400 if it is invalid."""
-    unknown = sorted(set(request) - set(GOVERNOR_FIELDS))
-    if unknown:
-        raise invalid(
-            f"{unknown[0][:100]!a} cannot be set; the settable fields are "
-            f"{', '.join(GOVERNOR_FIELDS)}.",
-            unknown[0][:100],
-            code="unknown_field",
-        )
+    refuse_unknown_fields(request, GOVERNOR_FIELDS)
     if not request:
         raise invalid(f"Nothing to set; give one of {', '.join(GOVERNOR_FIELDS)}.")
     policy = request.get("policy")

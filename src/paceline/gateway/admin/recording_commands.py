@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from paceline.gateway.http.errors import invalid, shown
+from paceline.gateway.http.errors import invalid, refuse_unknown_fields, shown
 
 _LIMITS = ("max_bytes", "max_seconds")
 _VARY = "vary_draft_length"
@@ -28,13 +28,7 @@ def recording_command(body: Mapping[str, Any] | None) -> dict[str, object]:
     action = body.get("action")
     if not isinstance(action, str) or action not in _FIELDS:
         raise invalid(f"action is {shown(action)}; it must be start or stop.", "action")
-    unknown = sorted(set(body) - set(_FIELDS[action]))
-    if unknown:
-        raise invalid(
-            f"{unknown[0][:100]!a} cannot be set; {action} takes {', '.join(_FIELDS[action])}.",
-            unknown[0][:100],
-            code="unknown_field",
-        )
+    refuse_unknown_fields(body, _FIELDS[action], f"{action} takes")
     for name in _LIMITS:
         if name in body and not _is_limit(body[name]):
             raise invalid(

@@ -6,7 +6,7 @@ Translates JSON to calls of the fleet and back. A change that the fleet rejects 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -18,7 +18,7 @@ from paceline.gateway.fleet import (
     ReplicaStatus,
     UnknownReplica,
 )
-from paceline.gateway.http.errors import Problem, Refusal, invalid
+from paceline.gateway.http.errors import Problem, Refusal, invalid, listed, refuse_unknown_fields
 from paceline.gateway.settings import ReplicaEntry
 from paceline.gateway.signals import ReplicaSignals
 
@@ -39,8 +39,6 @@ ENTRY_FIELDS = tuple(_ENTRY_TYPES)
 """Of a POST."""
 CHANGE_FIELDS = ("name", "draining", "restart")
 """Of a PATCH."""
-_MAX_NAMES = 20
-"""That a message lists."""
 
 _NO_SIGNALS = ReplicaSignals()
 
@@ -211,27 +209,15 @@ def _members_of(fleet: Fleet, name: str) -> list[str]:
     ]
 
 
-def _refuse_unknown(request: Mapping[str, Any], allowed: Sequence[str] | Mapping[str, Any]) -> None:
-    unknown = sorted(set(request) - set(allowed))
-    if "key_file" in unknown:
+def _refuse_unknown(request: Mapping[str, Any], allowed: Collection[str]) -> None:
+    if "key_file" in request:
         # With key_file an operator could have any file of this machine sent to a replica.
         raise invalid(
             "key_file is allowed only in paceline.yaml; here give the key itself, as key.",
             "key_file",
             code="unknown_field",
         )
-    if unknown:
-        raise invalid(
-            f"{unknown[0][:100]!a} cannot be set; the settable fields are {', '.join(allowed)}.",
-            unknown[0][:100],
-            code="unknown_field",
-        )
-
-
-def list_names(names: Sequence[str]) -> str:
-    """Names of replicas for a message."""
-    more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
-    return (", ".join(names[:_MAX_NAMES]) or "none") + more
+    refuse_unknown_fields(request, allowed)
 
 
 def _known_names(fleet: Fleet) -> list[str]:
@@ -246,7 +232,7 @@ def _not_found(fleet: Fleet, name: str) -> Refusal:
         Problem(
             404,
             f"There is no replica {name[:100]!a}; known replicas: "
-            f"{list_names(_known_names(fleet))}.",
+            f"{listed(_known_names(fleet)) or 'none'}.",
             "replica_not_found",
             "name",
         )

@@ -12,7 +12,7 @@ from urllib.parse import unquote_to_bytes
 
 import msgspec
 
-from paceline.gateway.api.probe_app import HEALTH, READY, answer_health, answer_ready
+from paceline.gateway.api.probe_app import PROBE_PATHS, ProbeApp
 from paceline.gateway.http.asgi import Receive, Scope, Send, header
 from paceline.gateway.http.errors import (
     Refusal,
@@ -39,8 +39,8 @@ class DataApp:
         self._services = services
         self._source = services.source
         self._started_at_s = int(time.time())
-        self.is_stopping = False
-        """Set when the gateway drains: `/ready` then sends clients elsewhere."""
+        self.probes = ProbeApp(self._source, services.settings.retry_after_s)
+        """Answers `/health` and `/ready`."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request_id = _request_id(scope)
@@ -53,21 +53,14 @@ class DataApp:
             await RequestRunner(self._services, route, request_id, scope, receive, reply).run()
         elif route is not None:
             await reply.problem(method_not_allowed(method, route.path, "POST"))
-        elif path not in (_MODELS, HEALTH, READY) and not _is_of_one_model(path):
+        elif path in PROBE_PATHS:
+            await self.probes.answer(scope, reply)
+        elif path != _MODELS and not _is_of_one_model(path):
             await reply.problem(not_found(scope["path"]))
         elif method not in ("GET", "HEAD"):
             await reply.problem(method_not_allowed(method, scope["path"], "GET, HEAD"))
-        elif path.startswith(_MODELS):
-            await self._answer_models(scope, reply)
-        elif path == HEALTH:
-            await answer_health(reply)
         else:
-            await answer_ready(
-                reply,
-                self._source.replicas(),
-                is_stopping=self.is_stopping,
-                retry_after_s=self._services.settings.retry_after_s,
-            )
+            await self._answer_models(scope, reply)
 
     async def _answer_models(self, scope: Scope, reply: ClientResponse) -> None:
         """All models, or the one that the path names."""

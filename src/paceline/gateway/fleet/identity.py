@@ -1,4 +1,4 @@
-"""Read what a replica says of itself: the models it lists, its version, its model's revision.
+"""Read what a replica says about itself: the models it lists, its version, its model's revision.
 
 Pure. All three end in metrics, logs, messages to workers and answers to clients, so only what
 `names.is_name` accepts is used, whatever the replica sends.

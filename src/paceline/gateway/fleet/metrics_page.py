@@ -32,7 +32,7 @@ class MetricsPage:
         self._text = "\n" + text
 
     def samples(self, name: str) -> dict[str, float]:
-        """The values by labels as they stand on the page; of a repeated sample the last.
+        """The values by labels as they stand on the page; the last one of a repeated sample.
 
         Without negative values, NaN, infinity and values above `MAX_VALUE`. Empty for a metric
         with more than `MAX_SAMPLES` samples.
@@ -58,7 +58,7 @@ class MetricsPage:
         return found
 
     def has_prefix(self, prefix: str) -> bool:
-        """Whether the name of some sample begins so."""
+        """Whether a line of the page begins with this text."""
         return f"\n{prefix}" in self._text
 
 

@@ -62,7 +62,7 @@ class ReplicaProbeNotSent(ReplicaProbeFailed):
 
 
 class ReplicaLeadsBack(ReplicaProbeFailed):
-    """The address leads back to this gateway; that does not pass."""
+    """The address leads back to this gateway. Only a change of the configuration ends that."""
 
 
 class Prober:

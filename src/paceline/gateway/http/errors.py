@@ -5,6 +5,7 @@ Also the errors that the gateway itself raises. `proxy.engine_errors` translates
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 
@@ -23,7 +24,7 @@ _TYPES = {
     508: "service_unavailable_error",
 }
 _MAX_LISTED = 20
-"""Names of models that a message lists."""
+"""Names that a message lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +129,23 @@ def shown(value: object) -> str:
     return shown if len(shown) <= 40 else "a number out of range"
 
 
+def listed(names: Sequence[str]) -> str:
+    """The first of these names, for a message; empty if there are none."""
+    more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
+    return ", ".join(names[:_MAX_LISTED]) + more
+
+
+def refuse_unknown_fields(
+    body: Mapping[str, object], fields: Collection[str], these_are: str = "the settable fields are"
+) -> None:
+    """Raise a `Refusal` with a 400 for a body with another field."""
+    unknown = sorted(set(body) - set(fields))
+    if unknown:
+        name = unknown[0][:100]
+        message = f"{name!a} cannot be set; {these_are} {', '.join(fields)}."
+        raise invalid(message, name, code="unknown_field")
+
+
 def not_found(path: str) -> Problem:
     return Problem(404, f"This port does not serve {path[:200]!r}.", "not_found")
 
@@ -142,8 +160,7 @@ def method_not_allowed(method: str, path: str, allow: str) -> Problem:
 
 
 def model_not_found(model: str, known: list[str]) -> Refusal:
-    more = f" and {len(known) - _MAX_LISTED} more" if len(known) > _MAX_LISTED else ""
-    served = (", ".join(map(repr, known[:_MAX_LISTED])) or "no model yet") + more
+    served = listed(list(map(repr, known))) or "no model yet"
     return Refusal(
         Problem(
             404,

@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator
 
 import aiohttp
 import pytest
+from polling import until
 from yarl import URL
 
 from paceline.bench.load.client import StreamingClient
@@ -35,9 +36,7 @@ class SteppedClock:
         return self.now_s
 
     async def wait_for_readings(self, count: int) -> None:
-        async with asyncio.timeout(60):
-            while self.num_readings < count:  # noqa: ASYNC110 - readings are plain calls
-                await asyncio.sleep(0.001)  # sleep: the pause between two looks decides nothing
+        await until(lambda: self.num_readings >= count)
 
 
 @pytest.fixture

@@ -11,14 +11,14 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from polling import until, wait_until
 
 from paceline.engine.launch.command import EngineCommand
 from paceline.engine.process.engine_process import EngineProcess
@@ -78,13 +78,6 @@ def is_alive(pid: int) -> bool:
     except OSError:
         return False
     return stat.rpartition(")")[2].split()[0] != "Z"
-
-
-async def until(condition: Callable[[], bool], within_s: float = 60.0) -> None:
-    deadline_s = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline_s, "the condition was not met in time"
-        await asyncio.sleep(0.02)  # sleep: the pause between two looks decides nothing
 
 
 async def test_ready_after_health_and_warm_up(folder: Path) -> None:
@@ -277,7 +270,7 @@ def test_no_process_survives_when_the_owner_is_killed(folder: Path) -> None:
     """After SIGKILL the supervising process cannot clean up."""
     script = f"""
 import asyncio, sys
-sys.path.insert(0, {str(FAKE.parent)!r})
+sys.path[:] = {[str(FAKE.parent), *sys.path]!r}
 from pathlib import Path
 from test_supervisor import make_supervisor
 async def main():
@@ -295,8 +288,5 @@ asyncio.run(main())
     ((server, child),) = pids(folder)
     owner.kill()
     owner.wait()
-    deadline_s = time.monotonic() + 60
-    while is_alive(server) or is_alive(child) or (folder / "run").exists():
-        assert time.monotonic() < deadline_s, "a process or the folder is left"
-        time.sleep(0.02)  # sleep: the pause between two looks decides nothing
+    wait_until(lambda: not (is_alive(server) or is_alive(child) or (folder / "run").exists()))
     owner.stdout.close()

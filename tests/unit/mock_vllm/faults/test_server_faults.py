@@ -12,6 +12,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from polling import until
 
 from paceline.mock_vllm import (
     Fault,
@@ -70,11 +71,12 @@ async def test_connections_are_refused_and_later_accepted_on_the_same_port() -> 
 
 
 async def _status_when_accepted(http: httpx.AsyncClient) -> int:
-    async with asyncio.timeout(60):
-        while True:
-            with contextlib.suppress(httpx.ConnectError):
-                return (await http.get("/health")).status_code
-            await asyncio.sleep(0.01)  # sleep: the pause between two looks decides nothing
+    async def status() -> int | None:
+        with contextlib.suppress(httpx.ConnectError):
+            return (await http.get("/health")).status_code
+        return None
+
+    return await until(status) or 0
 
 
 async def test_the_slow_fault_multiplies_all_times() -> None:
@@ -124,8 +126,11 @@ def test_a_fault_is_added_to_a_running_process() -> None:
 
 async def test_a_fault_is_added_after_its_delay() -> None:
     start_s = asyncio.get_running_loop().time()
-    async with serving(Fault(FaultKind.STATUS, after_s=0.3)) as http, asyncio.timeout(60):
-        while not (await http.get("/mock_vllm/faults")).json()["faults"]:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)  # sleep: the pause between two looks decides nothing
+    async with serving(Fault(FaultKind.STATUS, after_s=0.3)) as http:
+
+        async def is_added() -> bool:
+            return bool((await http.get("/mock_vllm/faults")).json()["faults"])
+
+        await until(is_added)
         assert asyncio.get_running_loop().time() - start_s >= 0.3
         assert (await http.post("/v1/completions", json=BODY)).status_code == 503
