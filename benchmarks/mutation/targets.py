@@ -66,21 +66,22 @@ TESTS: dict[str, tuple[str, ...]] = {
     ),
     "gateway/continuation/chunks.py": (
         "gateway/continuation/test_chunks.py",
-        "gateway/continuation/test_relays.py",
+        "gateway/continuation/test_tracked_relay.py",
     ),
     "gateway/continuation/continued_relay.py": (
         "gateway/continuation/test_continued_parts.py",
-        "gateway/continuation/test_relays.py",
+        "gateway/continuation/test_continued_relay.py",
     ),
     "gateway/continuation/tracked_relay.py": (
         "gateway/continuation/test_continued_parts.py",
-        "gateway/continuation/test_relays.py",
+        "gateway/continuation/test_tracked_relay.py",
     ),
     "gateway/proxy/answer.py": (
         "gateway/proxy/attempts/test_answer.py",
         "gateway/proxy/attempts/test_cut_sends.py",
     ),
     "gateway/proxy/attempt.py": (
+        "gateway/proxy/attempts/test_answers_of_attempts.py",
         "gateway/proxy/attempts/test_attempt.py",
         "gateway/proxy/attempts/test_attempt_outcomes.py",
         "gateway/proxy/attempts/test_cut_sends.py",

@@ -30,7 +30,7 @@ async def test_a_replica_that_restarted_gets_a_new_breaker_and_one_that_left_is_
     housekeeping = Housekeeping(source, leases, Upstreams(SETTINGS), ByteBudget(2**40))
     now_s = time.monotonic()
     for name in ("r0", "r1"):
-        breakers.ended(breakers.began(name, now_s), Outcome.UNREACHABLE, now_s)
+        breakers.began(name, now_s).ended(Outcome.UNREACHABLE, now_s)
     source.current = [replace(R0, state="down"), R1]
     housekeeping.run_once()
     assert set(leases.breaker_states()) == {"r0", "r1"}

@@ -15,13 +15,13 @@ from paceline.gateway.continuation.resume_point import ResumePoint
 from paceline.gateway.continuation.stop_strings import StopScanner
 from paceline.gateway.continuation.stream_tail import StreamTail
 from paceline.gateway.delivered import NOTHING, AnswerPart, DeliveredAnswer, TokenDelta
-from paceline.gateway.http.sse import ReaderRelay
+from paceline.gateway.http.sse import Relay
 from paceline.gateway.http.stream_chunk import Choice, Chunk
 from paceline.gateway.http.stream_reader import DONE, StreamReader
 from paceline.gateway.usage import Usage
 
 
-class ContinuedRelay(ReaderRelay):
+class ContinuedRelay(Relay):
     """Turns events of the continuing replica into parts of the stream that the client reads."""
 
     def __init__(
@@ -63,7 +63,6 @@ class ContinuedRelay(ReaderRelay):
         return self._is_complete
 
     def feed(self, data: bytes) -> AnswerPart:
-        """See `Relay`."""
         if self._is_complete:
             return NOTHING
         part = _Part(self._num_tokens + len(self._shown_ids))
@@ -75,7 +74,6 @@ class ContinuedRelay(ReaderRelay):
         return self._build(part)
 
     def closing_part(self) -> AnswerPart:
-        """See `Relay`."""
         part = _Part(self._num_tokens)
         self._end(part)
         return self._build(part)

@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from paceline.gateway.continuation.chunks import ChunkReader
 from paceline.gateway.delivered import NOTHING, AnswerPart
-from paceline.gateway.http.sse import ReaderRelay
+from paceline.gateway.http.sse import Relay
 from paceline.gateway.http.stream_reader import StreamReader
 
 _IDS = re.compile(rb'\[(?:(?<="token_ids":\[)|(?<="prompt_token_ids":\[))[\d,\s]*\]')
@@ -27,7 +27,7 @@ _SPACED_IDS = re.compile(rb'("(?:prompt_)?token_ids"\s*:\s*)\[[\d,\s]*\]')
 """As a proxy writes them that encodes events anew."""
 
 
-class TrackedRelay(ReaderRelay):
+class TrackedRelay(Relay):
     """Turns bytes of the engine into whole events for the client, with their tokens."""
 
     def __init__(
@@ -37,21 +37,22 @@ class TrackedRelay(ReaderRelay):
         max_held_chars: int = 0,
         closing_part: Callable[[], AnswerPart] = lambda: NOTHING,
     ) -> None:
-        """`max_held_chars` are held back by the engine for stop strings. `closing_part` renders
-        what `Relay.closing_part` returns."""
+        """`max_held_chars` are held back by the engine for stop strings."""
         super().__init__(StreamReader())
         self._shows_ids = shows_ids
         self._tokens = ChunkReader(max_held_chars)
-        self._before_first: list[bytes] = []
-        self.closing_part = closing_part
+        self._closing_part = closing_part
 
     @property
     def has_tokens(self) -> bool:
         return self._tokens.has_begun or self.saw_done
 
+    def closing_part(self) -> AnswerPart:
+        return self._closing_part()
+
     def feed(self, data: bytes) -> AnswerPart:
-        """The events that may be sent to the client now; possibly none."""
-        sent, comments = self._before_first, []
+        sent: list[bytes] = []
+        comments: list[bytes] = []
         had_tokens = self.has_tokens
         for event in self._reader.read(data):
             if event.is_comment:
@@ -62,12 +63,14 @@ class TrackedRelay(ReaderRelay):
                 self._tokens.read(event.chunk)
                 if not self._shows_ids and b"token_ids" in raw:
                     raw = _without_ids(raw)
-            sent.append(raw)
-            if not had_tokens:
+            if had_tokens:
+                sent.append(raw)
+            else:
                 self._hold(raw)
-        if not sent or not self.has_tokens:
+        if self._held and self.has_tokens:
+            sent = self._release() + sent
+        if not sent:
             return AnswerPart(b"".join(comments), is_comment=True) if comments else NOTHING
-        self._before_first, self._num_held_bytes = [], 0
         return AnswerPart(b"".join(comments + sent), self._tokens.take(), usage=self._reader.usage)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 
 from paceline.gateway.continuation.resumable_stream import (
     CannotContinue,
@@ -20,14 +21,7 @@ from paceline.gateway.http.errors import Refusal
 from paceline.gateway.http.sse import EventRelay
 from paceline.gateway.outcomes import Outcome
 from paceline.gateway.proxy.attempt import Attempt, RequestContext
-from paceline.gateway.proxy.attempt_end import (
-    COMPLETED,
-    AttemptEnd,
-    broken,
-    not_sent,
-    timed_out,
-    unreachable,
-)
+from paceline.gateway.proxy.attempt_end import COMPLETED, AttemptEnd, exchange_failed, timed_out
 from paceline.gateway.proxy.lease import Lease
 from paceline.gateway.proxy.upstream import Broken, NotSent, TooLarge, Unreachable
 from paceline.gateway.replicas import Replica
@@ -120,14 +114,12 @@ class Answer:
                     ask, replica.max_model_len, self._fields_for(replica)
                 )
         except (CannotContinue, TooLarge, Refusal) as error:  # a refusal: no room for the answers
-            end = broken(str(error), settings)
-            return AttemptEnd(Outcome.NOT_CONTINUED, end.problem, end.detail)
-        except (Broken, DetokeniseFailed) as error:
-            return broken(str(error), settings)
-        except NotSent as error:
-            return not_sent(str(error), settings)
-        except Unreachable as error:
-            return unreachable(str(error), settings)
+            end = exchange_failed(Broken(error), settings)
+            return replace(end, outcome=Outcome.NOT_CONTINUED)
+        except DetokeniseFailed as error:
+            return exchange_failed(Broken(error), settings)
+        except (NotSent, Unreachable, Broken) as error:
+            return exchange_failed(error, settings)
         except TimeoutError:
             return timed_out(DETOKENISE_TIMEOUT_S)
         finally:

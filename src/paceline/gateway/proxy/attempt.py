@@ -19,12 +19,10 @@ from paceline.gateway.http.whole_answer import error_in, looks_whole
 from paceline.gateway.proxy.attempt_end import (
     COMPLETED,
     AttemptEnd,
-    broken,
-    not_sent,
+    exchange_failed,
     timed_out,
     too_large,
     too_slow,
-    unreachable,
 )
 from paceline.gateway.proxy.engine_errors import is_death, outcome_of, problem_of, status_in
 from paceline.gateway.proxy.error_log import describe_error
@@ -79,17 +77,14 @@ class Attempt:
     """One request to one replica."""
 
     __slots__ = (
-        "_closes_at_s", "_hops", "_is_cut_off", "_is_opinion", "_lease", "_observer", "_reply",
-        "_request", "_request_id", "_reserved", "_settings", "_upstreams",
+        "_closes_at_s", "_context", "_is_cut_off", "_is_opinion", "_lease", "_reply", "_request",
+        "_reserved", "_settings",
     )  # fmt: skip
 
     def __init__(self, context: RequestContext, lease: Lease, *, is_opinion: bool = False) -> None:
+        self._context = context
         self._request = context.request
-        self._request_id = context.plan.request_id
-        self._hops = context.plan.hops
         self._reply = context.reply
-        self._upstreams = context.upstreams
-        self._observer = context.observer
         self._settings = context.settings
         self._reserved = context.reserved
         self._lease = lease
@@ -122,12 +117,8 @@ class Attempt:
             return timed_out(settings.stall_timeout_s if self._lease.has_answered else limit_s)
         except TooLarge:
             return too_large(settings.max_response_bytes)
-        except NotSent as error:
-            return not_sent(str(error), settings)
-        except Unreachable as error:
-            return unreachable(str(error), settings)
-        except Broken as error:
-            return broken(str(error), settings)
+        except (NotSent, Unreachable, Broken) as error:
+            return exchange_failed(error, settings)
         finally:
             # The answer is gone.
             self._reserved.grow(min(0, num_reserved - self._reserved.num_bytes))
@@ -135,9 +126,8 @@ class Attempt:
     async def _exchange(
         self, path: str, body: bytes, relay: Relay, limit: StreamTimeout
     ) -> AttemptEnd:
-        response = await self._upstreams.post(
-            self._lease.replica, path, body, self._request_id, self._hops
-        )
+        upstreams, plan = self._context.upstreams, self._context.plan
+        response = await upstreams.post(self._lease.replica, path, body, plan.request_id, plan.hops)
         self._lease.own(response)
         if response.status != 200:
             body = b"" if response.is_encoded else await response.read_error(_MAX_ERROR_BYTES)
@@ -198,7 +188,7 @@ class Attempt:
                 if not reply.has_begun:
                     await reply.begin_stream()
                 if relay.has_tokens and not self._lease.has_answered:
-                    self._observer.first_bytes()
+                    self._context.observer.first_bytes()
                     self._lease.answered()
                 limit.suspend()  # a client that does not read has its own, in `protocol`
                 if relay.saw_done:
@@ -268,7 +258,7 @@ class Attempt:
 
     def _completed(self) -> AttemptEnd:
         usage = self._reply.delivered.usage
-        self._observer.stream_completed(None if usage is None else usage.output_tokens)
+        self._context.observer.stream_completed(None if usage is None else usage.output_tokens)
         return COMPLETED
 
     def _failed(self, status: int, body: bytes) -> AttemptEnd:

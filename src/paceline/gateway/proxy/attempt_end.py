@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from paceline.gateway.http.errors import INTERNAL, Problem, unavailable
 from paceline.gateway.outcomes import Outcome
 from paceline.gateway.proxy.engine_errors import UNSUPPORTED
+from paceline.gateway.proxy.upstream import Broken, NotSent, Unreachable
 from paceline.gateway.routing.verdicts import Suspicion
 from paceline.gateway.settings import GatewaySettings
 
@@ -26,8 +27,9 @@ class AttemptEnd:
 
     @property
     def repeats(self) -> bool:
-        """Whether the same request is likely to fail like this on every replica."""
-        return self.problem is not None and self.problem.status == 500
+        """Whether the same request is likely to fail like this on every replica: the replica
+        failed it and lives."""
+        return not self.is_death and self.problem is not None and self.problem.status == 500
 
     @property
     def is_unsupported(self) -> bool:
@@ -91,16 +93,20 @@ def timed_out(limit_s: float) -> AttemptEnd:
     )
 
 
-def unreachable(detail: str, settings: GatewaySettings) -> AttemptEnd:
-    """There was no connection to the replica."""
-    problem = unavailable("The engine cannot be reached at the moment.", settings.retry_after_s)
-    return AttemptEnd(Outcome.UNREACHABLE, problem, detail)
+_EXCHANGE_FAILED = {
+    NotSent: (
+        Outcome.NOT_SENT,
+        "The gateway cannot open a connection to the engine at the moment.",
+    ),
+    Unreachable: (Outcome.UNREACHABLE, "The engine cannot be reached at the moment."),
+    Broken: (Outcome.BROKEN, "The engine's answer ended before it was complete."),
+}
 
 
-def not_sent(detail: str, settings: GatewaySettings) -> AttemptEnd:
-    """The gateway itself could not open a connection."""
-    message = "The gateway cannot open a connection to the engine at the moment."
-    return AttemptEnd(Outcome.NOT_SENT, unavailable(message, settings.retry_after_s), detail)
+def exchange_failed(error: NotSent | Unreachable | Broken, settings: GatewaySettings) -> AttemptEnd:
+    """The request was not sent, or its answer ended too early."""
+    outcome, message = _EXCHANGE_FAILED[type(error)]
+    return AttemptEnd(outcome, unavailable(message, settings.retry_after_s), str(error))
 
 
 def failed_here() -> AttemptEnd:
@@ -126,9 +132,3 @@ def too_large(max_bytes: int) -> AttemptEnd:
     )
     problem = Problem(400, message, "answer_too_large")
     return AttemptEnd(Outcome.TOO_LARGE, problem, f"longer than {max_bytes} bytes")
-
-
-def broken(detail: str, settings: GatewaySettings) -> AttemptEnd:
-    """The replica's answer ended before it was complete."""
-    message = "The engine's answer ended before it was complete."
-    return AttemptEnd(Outcome.BROKEN, unavailable(message, settings.retry_after_s), detail)

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from paceline.gateway.outcomes import Outcome
+from paceline.gateway.proxy.attempt_end import AttemptEnd
+from paceline.gateway.proxy.attempt_history import AttemptHistory
 from paceline.gateway.settings.failures import FailureSettings
 
 
@@ -68,33 +70,19 @@ class Decision:
 class FailureContext:
     """Everything that the next step depends on, as of the end of an attempt."""
 
-    outcome: Outcome
+    end: AttemptEnd
     """How the attempt ended. Never the request's own deadline, which ends the request."""
-    is_unsupported: bool
-    """Whether it ended with a refusal that is due to how the replica is configured."""
-    is_busy: bool
-    """Whether it ended with a refusal that is due to the replica's load, a 429."""
+    history: AttemptHistory
+    """All attempts so far, this one included."""
     has_client_bytes: bool
     """Whether the client has received anything of the answer, from any attempt."""
     can_continue: bool
     """Whether what it has received can be continued token by token; meaningless before that."""
-    num_attempts: int
-    """Attempts so far that began the answer anew, this one included; those that did not reach an
-    engine are left out."""
-    num_continuations: int
-    """Attempts that continued it, this one included; those that did not reach an engine are left
-    out."""
     num_deaths: int
     """Attempts, this one included, whose replica ended or hung, at once or a moment later."""
-    num_repeating_errors: int
-    """Attempts, this one included, that ended with an error which the same request is likely to
-    cause again: an engine's 500 after which the engine still serves."""
-    num_refusals: int
-    """Attempts, this one included, that ended with a 4xx which is not due to load."""
     wants_opinion: bool
-    """Whether another replica should be asked before the client gets this refusal."""
-    is_rejection: bool
-    """Whether the replica would answer the request in the same way again."""
+    """Whether this is the first refusal, and another replica should be asked before the client gets
+    it."""
     waited_s: float
     """How long this request has waited for a replica so far, over all its waits."""
     has_other_replica: bool
@@ -114,7 +102,6 @@ _ENDS = {
     Outcome.TOO_SLOW: Decision(Step.GIVE_UP, RetryReason.REQUEST_TOO_LARGE),
     Outcome.TOO_LARGE: Decision(Step.GIVE_UP, RetryReason.REQUEST_TOO_LARGE),
     Outcome.REFUSED: Decision(Step.GIVE_UP, RetryReason.OWN_FAULT),
-    Outcome.INTERNAL_ERROR: Decision(Step.GIVE_UP, RetryReason.OWN_FAULT),
 }
 """Outcomes that another replica would not change."""
 _NO_OPINION_NEEDED = (
@@ -123,73 +110,80 @@ _NO_OPINION_NEEDED = (
 """Outcomes that the client gets although another replica refused the request."""
 
 
-def next_step(end: FailureContext, settings: FailureSettings) -> Decision:
+def next_step(context: FailureContext, settings: FailureSettings) -> Decision:
     """The first of these rules that applies.
 
-    1. Completed, client gone: FINISHED. Gateway stopping or at fault itself, whole answer too slow
-       or too large: GIVE_UP.
+    1. Completed, client gone: FINISHED. Gateway stopping or full, whole answer too slow or too
+       large: GIVE_UP.
     2. `max_replica_deaths` replicas have ended under the request: GIVE_UP. It is likely to be the
        cause, however many tokens came between.
     3. The replica refused the request with a 4xx, and the client has nothing: RETRY_ELSEWHERE while
        attempts, budget and another replica are left, if the refusal is due to how the replica is
-       configured or to its load, or if a second opinion is wanted and this is the first refusal.
-       Else FINISHED: the client gets the refusal.
-    4. The client has bytes and they cannot be continued: GIVE_UP. A retry would send them twice.
+       configured or to its load, or if a second opinion is wanted. Else FINISHED: the client gets
+       the refusal.
+    4. The client has bytes and they cannot be continued, or the gateway itself failed and may have
+       lost count of them: GIVE_UP. A retry would send them twice.
     5. Two replicas refused to continue the stream, or an error that repeats has occurred twice:
        GIVE_UP. The second engine shows that the request is the cause; a third would only repeat
        the work.
     6. No attempt of this kind, or no budget left: GIVE_UP.
     7. Another replica can take it: CONTINUE_ELSEWHERE if the client has bytes, else
        RETRY_ELSEWHERE.
-    8. The attempt timed out or rejected the request before the client had bytes: GIVE_UP. The next
-       replica would be the one that timed out or rejected it. A replica rejected a stream that has
-       begun: WAIT_FOR_REPLICA if one that failed otherwise can take it now, else GIVE_UP.
+    8. Before the client had bytes, the attempt reached its time limit or the replica rejected the
+       request, and the replica lives: GIVE_UP. The next replica would be the same one. A replica
+       rejected a stream that has begun: WAIT_FOR_REPLICA if one that failed otherwise can take it
+       now, else GIVE_UP.
     9. It has waited less than `replica_wait_s`: WAIT_FOR_REPLICA, else GIVE_UP.
 
     Where a request that one replica refused is given up after others have failed it, or another has
     not answered in time, the step is REFUSE.
     """
-    decision = _decide(end, settings)
-    was_refused = end.num_refusals > 0 and end.outcome is not Outcome.ENGINE_REFUSED
-    if not was_refused or end.has_client_bytes or end.outcome in _NO_OPINION_NEEDED:
+    decision = _decide(context, settings)
+    outcome = context.end.outcome
+    was_refused = context.history.num_refusals > 0 and outcome is not Outcome.ENGINE_REFUSED
+    if not was_refused or context.has_client_bytes or outcome in _NO_OPINION_NEEDED:
         return decision
-    if decision.step in (Step.GIVE_UP, Step.WAIT_FOR_REPLICA) or end.outcome is Outcome.TIMED_OUT:
+    if decision.step in (Step.GIVE_UP, Step.WAIT_FOR_REPLICA) or outcome is Outcome.TIMED_OUT:
         return Decision(Step.REFUSE, RetryReason.NO_SECOND_OPINION)
     return decision
 
 
-def _decide(end: FailureContext, settings: FailureSettings) -> Decision:
+def _decide(context: FailureContext, settings: FailureSettings) -> Decision:
+    end, history, has_client_bytes = context.end, context.history, context.has_client_bytes
     decided = _ENDS.get(end.outcome)
     if decided is not None:
         return decided
-    if end.num_deaths >= settings.max_replica_deaths:
+    if context.num_deaths >= settings.max_replica_deaths:
         return _give_up(RetryReason.ENDS_REPLICAS)
     is_refused = end.outcome is Outcome.ENGINE_REFUSED
-    if is_refused and not end.has_client_bytes:
-        return _after_refusal(end, settings)
-    if end.has_client_bytes and not end.can_continue:
+    if is_refused and not has_client_bytes:
+        return _after_refusal(context, settings)
+    if has_client_bytes and not context.can_continue:
         return _give_up(RetryReason.NOT_CONTINUABLE)
-    if is_refused and not end.is_busy and end.num_refusals >= 2:
+    if has_client_bytes and end.outcome is Outcome.INTERNAL_ERROR:
+        return _give_up(RetryReason.OWN_FAULT)
+    if is_refused and not end.is_busy and history.num_refusals >= 2:
         return _give_up(RetryReason.CONTINUATION_REFUSED)
-    if end.num_repeating_errors >= 2:
+    if history.num_repeating_errors >= 2:
         return _give_up(RetryReason.FAILS_AGAIN)
-    if end.has_client_bytes:
-        has_attempt = end.num_continuations < settings.max_continuations
-        num_left, step = end.num_continuations_left, Step.CONTINUE_ELSEWHERE
+    if has_client_bytes:
+        has_attempt = history.num_continuations < settings.max_continuations
+        num_left, step = context.num_continuations_left, Step.CONTINUE_ELSEWHERE
     else:
-        has_attempt = end.num_attempts < settings.max_attempts
-        num_left, step = end.num_retries_left, Step.RETRY_ELSEWHERE
+        has_attempt = history.num_attempts < settings.max_attempts
+        num_left, step = context.num_retries_left, Step.RETRY_ELSEWHERE
     if not has_attempt:
         return _give_up(RetryReason.NO_ATTEMPT_LEFT)
-    if num_left < 1 and end.num_attempts:
+    if num_left < 1 and history.num_attempts:
         return _give_up(RetryReason.NO_BUDGET_LEFT)
-    if end.has_other_replica:
+    if context.has_other_replica:
         return Decision(step, RetryReason.REPLICA_FAILED)
-    if not end.has_client_bytes and (end.outcome is Outcome.TIMED_OUT or end.is_rejection):
+    is_slow = end.outcome is Outcome.TIMED_OUT and not end.is_death
+    if not has_client_bytes and (is_slow or end.is_rejection):
         return _give_up(RetryReason.NO_REPLICA)
-    if end.is_rejection and not end.has_failed_replica:
+    if end.is_rejection and not context.has_failed_replica:
         return _give_up(_REJECTED.get(end.outcome, RetryReason.NO_REPLICA))
-    if end.waited_s < settings.replica_wait_s:
+    if context.waited_s < settings.replica_wait_s:
         return Decision(Step.WAIT_FOR_REPLICA, RetryReason.NO_REPLICA)
     return _give_up(RetryReason.NO_REPLICA_CAME)
 
@@ -200,17 +194,18 @@ _REJECTED = {
 }
 
 
-def _after_refusal(end: FailureContext, settings: FailureSettings) -> Decision:
+def _after_refusal(context: FailureContext, settings: FailureSettings) -> Decision:
     """After a 4xx of which the client has nothing."""
-    has_attempt = end.num_attempts < settings.max_attempts and end.num_retries_left >= 1
-    if has_attempt and end.has_other_replica:
+    end, history = context.end, context.history
+    has_attempt = history.num_attempts < settings.max_attempts and context.num_retries_left >= 1
+    if has_attempt and context.has_other_replica:
         if end.is_unsupported:
             return Decision(Step.RETRY_ELSEWHERE, RetryReason.UNSUPPORTED_THERE)
         if end.is_busy:
             return Decision(Step.RETRY_ELSEWHERE, RetryReason.BUSY_THERE)
-        if end.wants_opinion and end.num_refusals == 1:
+        if context.wants_opinion:
             return Decision(Step.RETRY_ELSEWHERE, RetryReason.SECOND_OPINION)
-    if end.is_busy and end.num_refusals:
+    if end.is_busy and history.num_refusals:
         return Decision(Step.REFUSE, RetryReason.NO_SECOND_OPINION)
     return Decision(Step.FINISHED, RetryReason.ENGINE_REFUSED)
 

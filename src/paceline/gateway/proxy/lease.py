@@ -78,7 +78,7 @@ class Lease:
     def end(self, outcome: Outcome, *, awaits_verdict: bool = False) -> None:
         """Set how the attempt ended. The first call counts: later ones are its consequences.
 
-        With `awaits_verdict` the breaker counts it when `Breakers.decided` is called for `ticket`.
+        With `awaits_verdict` the breaker counts it when `decided` of `ticket` is called.
         """
         if self._outcome is None:
             self._outcome = outcome
@@ -91,7 +91,7 @@ class Lease:
     def answered(self) -> None:
         """The first bytes of a good answer arrived."""
         self.has_answered = True
-        self._table._answered(self.ticket)
+        self.ticket.answered(time.monotonic())
         if self._on_answer is not None:
             self._on_answer()
 
@@ -247,9 +247,6 @@ class LeaseTable:
         self._costs[name] = self._costs.get(name, NO_COST) + lease.cost
         return self.breakers.began(name, time.monotonic())
 
-    def _answered(self, ticket: Ticket) -> None:
-        self.breakers.answered(ticket, time.monotonic())
-
     def _close_lease(self, lease: Lease, outcome: Outcome, *, awaits_verdict: bool) -> None:
         name = lease.replica.name
         leases = self._open[name]
@@ -259,9 +256,9 @@ class LeaseTable:
             del self._open[name]
             del self._costs[name]
         if awaits_verdict:
-            self.breakers.suspended(lease.ticket)
+            lease.ticket.suspended()
         else:
-            self.breakers.ended(lease.ticket, outcome, time.monotonic())
+            lease.ticket.ended(outcome, time.monotonic())
 
     def __repr__(self) -> str:
         return f"LeaseTable({self.in_flight()})"

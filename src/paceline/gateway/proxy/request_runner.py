@@ -34,6 +34,7 @@ from paceline.gateway.proxy.attempt_history import AttemptHistory
 from paceline.gateway.proxy.failure_policy import (
     LAST_STEPS,
     Decision,
+    FailureContext,
     RetryReason,
     Step,
     next_step,
@@ -85,7 +86,7 @@ class RequestRunner:
         self._receive = receive
         self._reply = reply
         self._history = AttemptHistory()
-        self._verdicts = RequestVerdicts(services.leases.breakers, services.opinions)
+        self._verdicts = RequestVerdicts(services.opinions)
         self._deaths = ReplicaDeaths(services)
         self._is_refused = False
         """The client gets the refusal of an earlier attempt."""
@@ -292,9 +293,9 @@ class RequestRunner:
     async def _choose_next(self, end: AttemptEnd) -> Lease | None:
         """The lease that follows a failed attempt; None when the client gets the error."""
         charge = Charge(end.may_be_own_fault, self._plan.tenant)
-        replica, decision = self._decide(charge)
+        replica, decision = self._decide(end, charge)
         if decision.step not in LAST_STEPS and await self._deaths.look_back():
-            replica, decision = self._decide(charge)
+            replica, decision = self._decide(end, charge)
         step, reason = decision.step, decision.reason
         why_not = self._why_not_continued
         self._log(step.value, reason.value, f" ({why_not})" if why_not else "")
@@ -314,12 +315,14 @@ class RequestRunner:
         """Why a stream that the client has begun to read cannot be continued."""
         return self._answer.why_not_continued if self._reply.delivered.has_data else None
 
-    def _decide(self, charge: Charge) -> tuple[Replica | None, Decision]:
+    def _decide(self, end: AttemptEnd, charge: Charge) -> tuple[Replica | None, Decision]:
         """The next step, and the replica that has not failed the request; None without one."""
         services, now_s = self._services, time.monotonic()
         replica = self._chooser.choose()
         decision = next_step(
-            self._history.failure_context(
+            FailureContext(
+                end=end,
+                history=self._history,
                 has_client_bytes=self._reply.delivered.has_data,
                 can_continue=self._why_not_continued is None,
                 num_deaths=self._deaths.num,

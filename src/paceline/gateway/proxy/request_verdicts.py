@@ -11,7 +11,7 @@ import time
 from paceline.gateway.outcomes import Outcome
 from paceline.gateway.proxy.attempt_end import AttemptEnd
 from paceline.gateway.proxy.second_opinions import RefusalKind, SecondOpinions, refusal_kind
-from paceline.gateway.routing.breaker import Breakers, Ticket
+from paceline.gateway.routing.breaker import Ticket
 from paceline.gateway.routing.verdicts import (
     FailedAttempt,
     Verdict,
@@ -25,7 +25,6 @@ class RequestVerdicts:
     verdict."""
 
     __slots__ = (
-        "_breakers",
         "_failed",
         "_open",
         "_opinions",
@@ -34,8 +33,7 @@ class RequestVerdicts:
         "wants_opinion",
     )
 
-    def __init__(self, breakers: Breakers, opinions: SecondOpinions) -> None:
-        self._breakers = breakers
+    def __init__(self, opinions: SecondOpinions) -> None:
         self._opinions = opinions
         self._failed: list[FailedAttempt] = []
         """All of the request."""
@@ -55,9 +53,9 @@ class RequestVerdicts:
             verdict = verdict_when_another_answers(attempt)
             if verdict is None:
                 self._open.append((ticket, attempt))
-                self._breakers.replaced(ticket)
+                ticket.replaced()
             else:
-                self._decide(ticket, verdict)
+                ticket.decided(verdict, time.monotonic())
 
     def ended(self, ticket: Ticket, end: AttemptEnd, *, had_begun: bool) -> None:
         """An attempt ended. If it is a suspicion, its lease has suspended the ticket."""
@@ -70,7 +68,7 @@ class RequestVerdicts:
             is_known = any(one.replica == ticket.name for one in self._failed)
             self._failed.append(attempt)
             if is_known:  # one request counts once, however often the replica failed it
-                self._decide(ticket, Verdict.NO_FAULT)
+                ticket.decided(Verdict.NO_FAULT, time.monotonic())
             else:
                 self._open.append((ticket, attempt))
         self.wants_opinion = False
@@ -83,7 +81,8 @@ class RequestVerdicts:
         """The request ended. May be repeated."""
         waiting, self._open = self._open, []
         for ticket, attempt in waiting:
-            self._decide(ticket, verdict_at_end(attempt, self._failed, is_served=is_served))
+            verdict = verdict_at_end(attempt, self._failed, is_served=is_served)
+            ticket.decided(verdict, time.monotonic())
 
     def _note_refusal(self, replica: str, end: AttemptEnd) -> RefusalKind:
         """Two replicas agree if they refuse with the same status, each in its own words."""
@@ -96,6 +95,3 @@ class RequestVerdicts:
                 self._opinions.note(kind, now_s, agrees=True)
         self._refusals[replica] = kind
         return kind
-
-    def _decide(self, ticket: Ticket, verdict: Verdict) -> None:
-        self._breakers.decided(ticket, verdict, time.monotonic())

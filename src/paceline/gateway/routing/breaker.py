@@ -6,11 +6,9 @@ a replica is ready at all is its state; `router` chooses among the admitted ones
 
 from __future__ import annotations
 
-import itertools
 import math
 import zlib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
 
 from paceline.gateway.outcomes import Outcome
@@ -68,15 +66,76 @@ class _Role(Enum):
     only shows whether the replica accepts connections."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Ticket:
-    """One attempt, from `began` to `ended`, or to `decided` if its verdict comes later."""
+    """One attempt on a replica, from `Breakers.began` to `ended`, or to `decided` if its verdict
+    comes later. What happens to an attempt that began before the breaker's last change does not
+    change it again."""
 
-    name: str
-    epoch: int
-    """The breaker's at the beginning: the end of an attempt begun before a trip is not counted."""
-    role: _Role
-    began_at_s: float
+    __slots__ = ("_breaker", "_epoch", "_role", "began_at_s", "name")
+
+    def __init__(self, breaker: _Breaker, role: _Role, began_at_s: float) -> None:
+        self.name = breaker.name
+        self.began_at_s = began_at_s
+        self._breaker = breaker
+        self._epoch = breaker.epoch
+        self._role = role
+
+    def answered(self, now_s: float) -> None:
+        """The first bytes of a good answer arrived. A stream may last long: for a probe this is
+        the success, and its end is not counted."""
+        breaker = self._breaker
+        if self._epoch != breaker.epoch:
+            return
+        if self._role is _Role.PROBE:
+            breaker.close(now_s)
+        elif self._role is _Role.SAMPLE:
+            breaker.streaming.add(self)
+        else:
+            breaker.is_mute = False
+
+    def ended(self, outcome: Outcome, now_s: float) -> None:
+        """The attempt ended."""
+        breaker = self._breaker
+        if self._epoch != breaker.epoch:
+            return
+        breaker.streaming.discard(self)
+        breaker.drop_probe(self)
+        is_failure, is_mute = outcome in _FAILURES, outcome is Outcome.UNREACHABLE
+        if self._role is _Role.FORCED:
+            breaker.is_mute = breaker.is_mute or is_mute
+        elif is_failure and (self._role is _Role.PROBE or is_mute):
+            breaker.trip(now_s, is_mute=is_mute)
+        elif is_failure:
+            breaker.failed(Verdict.AT_FAULT, now_s)
+        elif outcome is Outcome.COMPLETED and self._role is _Role.PROBE:
+            breaker.close(now_s)
+        elif outcome is Outcome.COMPLETED:
+            breaker.served.add(1, now_s)
+
+    def suspended(self) -> None:
+        """The attempt ended; `decided` follows, exactly once. Until then `num_undecided` counts
+        it, and a probe keeps its place."""
+        self._breaker.suspended.add(self)
+        self._breaker.streaming.discard(self)
+
+    def replaced(self) -> None:
+        """Another replica serves the request of this suspended attempt now; the verdict comes at
+        its end. `num_undecided` leaves it out: a stream may last long."""
+        self._breaker.suspended.discard(self)
+
+    def decided(self, verdict: Verdict, now_s: float) -> None:
+        """The verdict on a suspended attempt."""
+        breaker = self._breaker
+        breaker.suspended.discard(self)
+        if self._epoch != breaker.epoch or self._role is _Role.FORCED:
+            return
+        breaker.drop_probe(self)
+        if verdict is Verdict.NO_FAULT:
+            return
+        if self._role is not _Role.PROBE:
+            breaker.failed(verdict, now_s)
+        elif verdict is not Verdict.AGREED:
+            breaker.trip(now_s, is_mute=False)
 
 
 class Breakers:
@@ -101,7 +160,7 @@ class Breakers:
     that refuses every request while no other replica is asked, which `max_attempts` may cause.
 
     >>> breakers = Breakers(FailureSettings())
-    >>> breakers.ended(breakers.began("a", 0.0), Outcome.UNREACHABLE, 0.1)
+    >>> breakers.began("a", 0.0).ended(Outcome.UNREACHABLE, 0.1)
     >>> breakers.admitted(["a", "b"], 0.2), breakers.admitted(["a"], 0.2)
     (['b'], ['a'])
     """
@@ -109,7 +168,6 @@ class Breakers:
     def __init__(self, settings: FailureSettings) -> None:
         self._settings = settings
         self._breakers: dict[str, _Breaker] = {}
-        self._epochs = itertools.count()
 
     def admitted(
         self, names: Sequence[str], now_s: float, *, otherwise: OpenBreakers = OpenBreakers.ANY
@@ -128,45 +186,11 @@ class Breakers:
         return accepting if accepting or otherwise is OpenBreakers.ACCEPTING else list(names)
 
     def began(self, name: str, now_s: float) -> Ticket:
-        """An attempt begins. Each ticket must be given to `ended`, exactly once."""
+        """An attempt begins. Of each ticket, `ended` or `suspended` must be called once."""
         breaker = self._breakers.get(name)
         if breaker is None:
-            breaker = self._breakers[name] = _Breaker(name, self._settings, self._epochs)
+            breaker = self._breakers[name] = _Breaker(name, self._settings)
         return breaker.began(now_s)
-
-    def answered(self, ticket: Ticket, now_s: float) -> None:
-        """The first bytes of a good answer arrived. A stream may last long: for a probe this is
-        the success, and its end is not counted."""
-        breaker = self._current(ticket)
-        if breaker is not None:
-            breaker.answered(ticket, now_s)
-
-    def ended(self, ticket: Ticket, outcome: Outcome, now_s: float) -> None:
-        """The attempt ended. Tickets from before the breaker's last change are ignored."""
-        breaker = self._current(ticket)
-        if breaker is not None:
-            breaker.ended(ticket, outcome, now_s)
-
-    def suspended(self, ticket: Ticket) -> None:
-        """The attempt ended; `decided` follows, exactly once. Until then `num_undecided` counts
-        it, and a probe keeps its place."""
-        breaker = self._breakers.get(ticket.name)
-        if breaker is not None:
-            breaker.suspended(ticket)
-
-    def decided(self, ticket: Ticket, verdict: Verdict, now_s: float) -> None:
-        """The verdict on a suspended attempt. Counted unless the breaker has changed since the
-        attempt began."""
-        breaker = self._breakers.get(ticket.name)
-        if breaker is not None:
-            breaker.decided(ticket, verdict, now_s)
-
-    def replaced(self, ticket: Ticket) -> None:
-        """Another replica serves the request of this suspended attempt now; the verdict comes at
-        its end. `num_undecided` leaves it out: a stream may last long."""
-        breaker = self._breakers.get(ticket.name)
-        if breaker is not None:
-            breaker.replaced(ticket)
 
     def num_undecided(self, name: str) -> int:
         """Attempts on the replica that failed, whose verdict has not come, and whose request no
@@ -176,7 +200,7 @@ class Breakers:
         the requests.
         """
         breaker = self._breakers.get(name)
-        return 0 if breaker is None else breaker.num_undecided
+        return 0 if breaker is None else len(breaker.suspended)
 
     def trip(self, name: str, now_s: float) -> None:
         """Open it whatever the rate: the replica does not answer, it has ended or hangs. If it is
@@ -212,16 +236,10 @@ class Breakers:
         breaker = self._breakers.get(name)
         return 1 if breaker is None else breaker.order_among_equals(now_s)
 
-    def _current(self, ticket: Ticket) -> _Breaker | None:
-        breaker = self._breakers.get(ticket.name)
-        return breaker if breaker is not None and breaker.epoch == ticket.epoch else None
-
 
 class _Breaker:
-    """The breaker of one replica. Epochs are unique over all breakers, so a ticket of a forgotten
-    breaker is never taken for one of a later breaker of the same name."""
+    """The breaker of one replica. A forgotten one lives on in its tickets, without effect."""
 
-    epoch: int
     is_mute: bool
     """Whether it was tripped because it does not answer: it refused a connection, or is hung. Like
     `_was_tried` and `_num_trips`, set by the first trip."""
@@ -232,18 +250,15 @@ class _Breaker:
     """Since it opened last."""
     _num_trips: int
 
-    def __init__(self, name: str, settings: FailureSettings, epochs: itertools.count[int]) -> None:
-        self._name = name
+    def __init__(self, name: str, settings: FailureSettings) -> None:
+        self.name = name
         self._settings = settings
-        self._epochs = epochs
+        self.epoch = 0
+        """It changes whenever the breaker opens or closes."""
         self._closed_at_s = -math.inf
         """When the last trip was over."""
-        self._suspended: set[Ticket] = set()
+        self.suspended: set[Ticket] = set()
         self._begin_closed()
-
-    @property
-    def num_undecided(self) -> int:
-        return len(self._suspended)
 
     def state(self, now_s: float) -> BreakerState:
         if self._open_until_s is None:
@@ -265,69 +280,27 @@ class _Breaker:
 
     def began(self, now_s: float) -> Ticket:
         if self._open_until_s is None:
-            return Ticket(self._name, self.epoch, _Role.SAMPLE, now_s)
+            return Ticket(self, _Role.SAMPLE, now_s)
         if not self.admits(now_s):
-            return Ticket(self._name, self.epoch, _Role.FORCED, now_s)
+            return Ticket(self, _Role.FORCED, now_s)
         self._was_tried = True
-        self._probe = Ticket(self._name, self.epoch, _Role.PROBE, now_s)
+        self._probe = Ticket(self, _Role.PROBE, now_s)
         return self._probe
 
-    def answered(self, ticket: Ticket, now_s: float) -> None:
-        if ticket.role is _Role.PROBE:
-            self.close(now_s)
-        elif ticket.role is _Role.SAMPLE:
-            self._streaming.add(ticket)
-        else:
-            self.is_mute = False
-
-    def suspended(self, ticket: Ticket) -> None:
-        self._suspended.add(ticket)
-        self._streaming.discard(ticket)
-
-    def replaced(self, ticket: Ticket) -> None:
-        self._suspended.discard(ticket)
-
-    def decided(self, ticket: Ticket, verdict: Verdict, now_s: float) -> None:
-        self._suspended.discard(ticket)
-        if ticket.epoch != self.epoch or ticket.role is _Role.FORCED:
-            return
+    def drop_probe(self, ticket: Ticket) -> None:
+        """Admit another probe if this attempt was the one."""
         if ticket is self._probe:
             self._probe = None
-        if verdict is Verdict.NO_FAULT:
-            return
-        if ticket.role is _Role.PROBE:
-            if verdict is not Verdict.AGREED:
-                self.trip(now_s, is_mute=False)
-            return
+
+    def failed(self, verdict: Verdict, now_s: float) -> None:
         self._failures[verdict].add(1, now_s)
         if self._fails_too_often(now_s):
             self.trip(now_s, is_mute=False)
 
-    def ended(self, ticket: Ticket, outcome: Outcome, now_s: float) -> None:
-        """The attempt of a ticket from the present epoch ended."""
-        self._streaming.discard(ticket)
-        if ticket is self._probe:
-            self._probe = None
-        is_failure = outcome in _FAILURES
-        if ticket.role is _Role.FORCED:
-            self.is_mute = self.is_mute or outcome is Outcome.UNREACHABLE
-            return
-        if not (is_failure or outcome is Outcome.COMPLETED):
-            return
-        if ticket.role is _Role.PROBE:
-            if is_failure:
-                self.trip(now_s, is_mute=outcome is Outcome.UNREACHABLE)
-            else:
-                self.close(now_s)
-            return
-        (self._failures[Verdict.AT_FAULT] if is_failure else self._served).add(1, now_s)
-        if outcome is Outcome.UNREACHABLE or (is_failure and self._fails_too_often(now_s)):
-            self.trip(now_s, is_mute=outcome is Outcome.UNREACHABLE)
-
     def close(self, now_s: float) -> None:
         self._closed_at_s = now_s
         self._begin_closed()
-        self._served.add(1, now_s)
+        self.served.add(1, now_s)
 
     def trip(self, now_s: float, *, is_mute: bool) -> None:
         settings = self._settings
@@ -337,23 +310,23 @@ class _Breaker:
         self._num_trips += 1
         self._was_tried = False
         self._probe = None
-        self.epoch = next(self._epochs)
+        self.epoch += 1
         self.is_mute = is_mute
-        self._open_until_s = now_s + _open_s(self._name, self._num_trips, settings)
+        self._open_until_s = now_s + _open_s(self.name, self._num_trips, settings)
 
     def _begin_closed(self) -> None:
-        self.epoch = next(self._epochs)
+        self.epoch += 1
         self._open_until_s = None
         self._probe = None
         window_s = self._settings.window_s
-        self._served = SlidingSum(window_s)
+        self.served = SlidingSum(window_s)
         self._failures = {verdict: SlidingSum(window_s) for verdict in _COUNTED}
-        self._streaming: set[Ticket] = set()
+        self.streaming: set[Ticket] = set()
 
     def _fails_too_often(self, now_s: float) -> bool:
-        served = self._served.total(now_s)
+        served = self.served.total(now_s)
         at_fault, agreed, undecided, shed = (self._failures[one].total(now_s) for one in _COUNTED)
-        record = Record(served, at_fault, agreed, undecided, shed, len(self._streaming))
+        record = Record(served, at_fault, agreed, undecided, shed, len(self.streaming))
         return fails_too_often(record, self._settings)
 
 

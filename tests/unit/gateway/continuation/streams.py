@@ -1,4 +1,4 @@
-"""Chunks as vLLM 0.32 writes them, for tests of the relays."""
+"""Chunks as vLLM 0.32 writes them, and the client of a stream, for tests of the relays."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from paceline.gateway.continuation.chunks import ChunkReader
+from paceline.gateway.continuation.tracked_relay import TrackedRelay
+from paceline.gateway.delivered import AnswerPart, DeliveredAnswer
 from paceline.gateway.http.stream_reader import StreamReader
 
 HEAD = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 17, "model": "m"}
@@ -84,3 +86,24 @@ def _texts(chunks: Iterable[dict[str, Any]]) -> Iterable[str]:
     for chunk in chunks:
         for choice in chunk["choices"]:
             yield choice["text"] if "text" in choice else choice["delta"].get("content") or ""
+
+
+CHAT: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "x"}]}
+WITH_IDS = role_chunk([1, 2, 3]) + chat_chunk('é "token_ids":[9] 🚲', [4, 5]) + chat_chunk("!", [6])
+DECORATIONS = [b"id: 7\n", b"event: message\n", b": keep-alive\n", b"retry: 100\n", b"\xef\xbb\xbf"]
+
+
+def deliver(part: AnswerPart, delivered: DeliveredAnswer) -> bytes:
+    """Send the part to the client, as `ClientResponse` does."""
+    if part.data:
+        delivered.commit(part)
+    return part.data
+
+
+def tracked(data: bytes, *, shows_ids: bool = False) -> tuple[DeliveredAnswer, bytes]:
+    delivered = DeliveredAnswer()
+    return delivered, deliver(TrackedRelay(shows_ids=shows_ids).feed(data), delivered)
+
+
+def begun(data: bytes = WITH_IDS) -> DeliveredAnswer:
+    return tracked(data)[0]

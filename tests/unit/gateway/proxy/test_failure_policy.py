@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 
 import pytest
 
+from paceline.gateway.http.errors import Problem
 from paceline.gateway.outcomes import Outcome
+from paceline.gateway.proxy.attempt_end import AttemptEnd
+from paceline.gateway.proxy.attempt_history import AttemptHistory
 from paceline.gateway.proxy.failure_policy import (
     Decision,
     FailureContext,
@@ -29,12 +32,48 @@ FAILURES = (
     Outcome.MISDIRECTED,
     Outcome.NOT_CONTINUED,
     Outcome.UNAVAILABLE,
+    Outcome.INTERNAL_ERROR,
 )
 
-FIRST = FailureContext(
+
+@dataclass(frozen=True)
+class Case:
+    """The facts of a `FailureContext`, side by side."""
+
+    outcome: Outcome
+    has_client_bytes: bool
+    can_continue: bool
+    num_attempts: int
+    num_continuations: int
+    num_deaths: int
+    num_repeating_errors: int
+    num_refusals: int
+    wants_opinion: bool
+    waited_s: float
+    has_other_replica: bool
+    has_failed_replica: bool
+    num_retries_left: int
+    num_continuations_left: int
+    problem: Problem | None = None
+    is_death: bool = False
+
+
+def decide(case: Case, settings: FailureSettings = SETTINGS) -> Decision:
+    facts = asdict(case)
+    history = AttemptHistory()
+    for name in ("num_attempts", "num_continuations", "num_repeating_errors", "num_refusals"):
+        setattr(history, name, facts.pop(name))
+    del facts["problem"]
+    end = AttemptEnd(facts.pop("outcome"), case.problem, is_death=facts.pop("is_death"))
+    return next_step(FailureContext(end=end, history=history, **facts), settings)
+
+
+FAILS_AGAIN = Problem(500, "x", "engine_error")
+UNSUPPORTED = Problem(400, "x", "unsupported_parameter")
+BUSY = Problem(429, "x", "rate_limited")
+
+FIRST = Case(
     outcome=Outcome.UNREACHABLE,
-    is_unsupported=False,
-    is_busy=False,
     has_client_bytes=False,
     can_continue=False,
     num_attempts=1,
@@ -43,7 +82,6 @@ FIRST = FailureContext(
     num_repeating_errors=0,
     num_refusals=0,
     wants_opinion=False,
-    is_rejection=False,
     waited_s=0.0,
     has_other_replica=True,
     has_failed_replica=False,
@@ -65,14 +103,13 @@ BEGUN = replace(FIRST, outcome=Outcome.BROKEN, has_client_bytes=True, can_contin
         (Outcome.TOO_SLOW, Step.GIVE_UP, RetryReason.REQUEST_TOO_LARGE),
         (Outcome.TOO_LARGE, Step.GIVE_UP, RetryReason.REQUEST_TOO_LARGE),
         (Outcome.REFUSED, Step.GIVE_UP, RetryReason.OWN_FAULT),
-        (Outcome.INTERNAL_ERROR, Step.GIVE_UP, RetryReason.OWN_FAULT),
         *((outcome, Step.RETRY_ELSEWHERE, RetryReason.REPLICA_FAILED) for outcome in FAILURES),
     ],
 )
 def test_every_outcome_before_the_first_byte(
     outcome: Outcome, step: Step, reason: RetryReason
 ) -> None:
-    assert next_step(replace(FIRST, outcome=outcome), SETTINGS) == Decision(step, reason)
+    assert decide(replace(FIRST, outcome=outcome)) == Decision(step, reason)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +134,7 @@ def test_every_outcome_before_the_first_byte(
             {
                 "outcome": Outcome.ENGINE_ERROR,
                 "num_repeating_errors": 1,
-                "is_rejection": True,
+                "problem": FAILS_AGAIN,
                 "has_other_replica": False,
             },
             Step.GIVE_UP,
@@ -106,6 +143,11 @@ def test_every_outcome_before_the_first_byte(
         (
             {"outcome": Outcome.TIMED_OUT, "has_other_replica": False},
             Step.GIVE_UP,
+            RetryReason.NO_REPLICA,
+        ),
+        (
+            {"outcome": Outcome.TIMED_OUT, "is_death": True, "has_other_replica": False},
+            Step.WAIT_FOR_REPLICA,
             RetryReason.NO_REPLICA,
         ),
         (
@@ -127,7 +169,7 @@ def test_every_outcome_before_the_first_byte(
 )
 def test_before_the_first_byte(changes: dict[str, object], step: Step, reason: RetryReason) -> None:
     end = replace(FIRST, **changes)  # type: ignore[arg-type]
-    assert next_step(end, SETTINGS) == Decision(step, reason)
+    assert decide(end) == Decision(step, reason)
 
 
 @pytest.mark.parametrize(
@@ -148,25 +190,25 @@ def test_before_the_first_byte(changes: dict[str, object], step: Step, reason: R
         ),
         ({"outcome": Outcome.CLIENT_GONE}, Step.FINISHED, RetryReason.CLIENT_GONE),
         (
-            {"outcome": Outcome.ENGINE_REFUSED, "num_refusals": 1, "is_rejection": True},
+            {"outcome": Outcome.ENGINE_REFUSED, "num_refusals": 1},
             Step.CONTINUE_ELSEWHERE,
             RetryReason.REPLICA_FAILED,
         ),
         (
-            {"outcome": Outcome.ENGINE_REFUSED, "num_refusals": 2, "is_rejection": True},
+            {"outcome": Outcome.ENGINE_REFUSED, "num_refusals": 2},
             Step.GIVE_UP,
             RetryReason.CONTINUATION_REFUSED,
         ),
         ({"outcome": Outcome.SHUT_DOWN}, Step.GIVE_UP, RetryReason.STOPPING),
+        ({"outcome": Outcome.INTERNAL_ERROR}, Step.GIVE_UP, RetryReason.OWN_FAULT),
         (
-            {"outcome": Outcome.NOT_CONTINUED, "is_rejection": True},
+            {"outcome": Outcome.NOT_CONTINUED},
             Step.CONTINUE_ELSEWHERE,
             RetryReason.REPLICA_FAILED,
         ),
         (
             {
                 "outcome": Outcome.NOT_CONTINUED,
-                "is_rejection": True,
                 "has_other_replica": False,
             },
             Step.GIVE_UP,
@@ -187,7 +229,7 @@ def test_before_the_first_byte(changes: dict[str, object], step: Step, reason: R
             {
                 "outcome": Outcome.ENGINE_ERROR,
                 "num_repeating_errors": 1,
-                "is_rejection": True,
+                "problem": FAILS_AGAIN,
                 "has_other_replica": False,
             },
             Step.GIVE_UP,
@@ -197,7 +239,7 @@ def test_before_the_first_byte(changes: dict[str, object], step: Step, reason: R
 )
 def test_after_the_first_byte(changes: dict[str, object], step: Step, reason: RetryReason) -> None:
     end = replace(BEGUN, **changes)  # type: ignore[arg-type]
-    assert next_step(end, SETTINGS) == Decision(step, reason)
+    assert decide(end) == Decision(step, reason)
 
 
 @pytest.mark.parametrize(
@@ -213,9 +255,9 @@ def test_after_the_first_byte(changes: dict[str, object], step: Step, reason: Re
 def test_what_a_replica_does_not_support_is_tried_on_another_one(
     changes: dict[str, object], step: Step, reason: RetryReason
 ) -> None:
-    refused = replace(FIRST, outcome=Outcome.ENGINE_REFUSED, is_unsupported=True)
+    refused = replace(FIRST, outcome=Outcome.ENGINE_REFUSED, problem=UNSUPPORTED)
     end = replace(refused, **changes)  # type: ignore[arg-type]
-    assert next_step(end, SETTINGS) == Decision(step, reason)
+    assert decide(end) == Decision(step, reason)
 
 
 @pytest.mark.parametrize(
@@ -241,24 +283,23 @@ def test_what_a_replica_does_not_support_is_tried_on_another_one(
 def test_what_a_busy_replica_refuses_is_tried_on_another_one(
     changes: dict[str, object], step: Step, reason: RetryReason
 ) -> None:
-    refused = replace(FIRST, outcome=Outcome.ENGINE_REFUSED, is_busy=True)
+    refused = replace(FIRST, outcome=Outcome.ENGINE_REFUSED, problem=BUSY)
     end = replace(refused, **changes)  # type: ignore[arg-type]
-    assert next_step(end, SETTINGS) == Decision(step, reason)
+    assert decide(end) == Decision(step, reason)
 
 
 def test_no_case_sends_bytes_twice_or_never_ends() -> None:
     """All combinations of the values that matter."""
     flag = (False, True)
-    refusals = ((False, False), (True, False), (False, True))
+    problems = (None, UNSUPPORTED, BUSY, FAILS_AGAIN)
     cases = itertools.product(
-        Outcome, refusals, flag, flag, (0, 1, 2, 3, 4), flag, flag, (0, 1), (0.0, 10.0)
+        Outcome, problems, flag, flag, (0, 1, 2, 3, 4), flag, flag, (0, 1), (0.0, 10.0)
     )
-    for outcome, refusal, has_bytes, can_continue, num, has_other, wants, left, waited_s in cases:
-        is_unsupported, is_busy = refusal
-        end = FailureContext(
+    for outcome, problem, has_bytes, can_continue, num, has_other, wants, left, waited_s in cases:
+        end = Case(
             outcome=outcome,
-            is_unsupported=is_unsupported,
-            is_busy=is_busy,
+            problem=problem,
+            is_death=wants,
             has_client_bytes=has_bytes,
             can_continue=can_continue,
             num_attempts=num,
@@ -267,14 +308,13 @@ def test_no_case_sends_bytes_twice_or_never_ends() -> None:
             num_repeating_errors=0,
             num_refusals=num,
             wants_opinion=wants,
-            is_rejection=wants,
             waited_s=waited_s,
             has_other_replica=has_other,
             has_failed_replica=has_other,
             num_retries_left=left,
             num_continuations_left=left,
         )
-        step = next_step(end, SETTINGS).step
+        step = decide(end).step
         if has_bytes:
             assert step is not Step.RETRY_ELSEWHERE
         else:
@@ -292,7 +332,7 @@ def test_no_case_sends_bytes_twice_or_never_ends() -> None:
             assert step is not Step.WAIT_FOR_REPLICA
 
 
-REFUSED = replace(FIRST, outcome=Outcome.ENGINE_REFUSED, num_refusals=1, is_rejection=True)
+REFUSED = replace(FIRST, outcome=Outcome.ENGINE_REFUSED, num_refusals=1)
 """A first attempt that ended with a 4xx."""
 
 
@@ -301,7 +341,6 @@ REFUSED = replace(FIRST, outcome=Outcome.ENGINE_REFUSED, num_refusals=1, is_reje
     [
         ({"wants_opinion": True}, Step.RETRY_ELSEWHERE, RetryReason.SECOND_OPINION),
         ({}, Step.FINISHED, RetryReason.ENGINE_REFUSED),
-        ({"wants_opinion": True, "num_refusals": 2}, Step.FINISHED, RetryReason.ENGINE_REFUSED),
         (
             {"wants_opinion": True, "has_other_replica": False},
             Step.FINISHED,
@@ -319,7 +358,7 @@ def test_a_refusal_is_checked_by_one_other_replica(
     changes: dict[str, object], step: Step, reason: RetryReason
 ) -> None:
     end = replace(REFUSED, **changes)  # type: ignore[arg-type]
-    assert next_step(end, SETTINGS) == Decision(step, reason)
+    assert decide(end) == Decision(step, reason)
 
 
 @pytest.mark.parametrize("outcome", FAILURES)
@@ -341,7 +380,7 @@ def test_a_refusal_that_no_other_replica_could_check_reaches_the_client(
     end = replace(FIRST, outcome=outcome, num_refusals=1, num_attempts=2)
     if step is None:
         step = Step.REFUSE if outcome is Outcome.TIMED_OUT else Step.RETRY_ELSEWHERE
-    assert next_step(replace(end, **changes), SETTINGS).step is step  # type: ignore[arg-type]
+    assert decide(replace(end, **changes)).step is step  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -349,7 +388,6 @@ def test_a_refusal_that_no_other_replica_could_check_reaches_the_client(
     [
         (Outcome.TOO_SLOW, Step.REFUSE),
         (Outcome.TIMED_OUT, Step.REFUSE),
-        (Outcome.INTERNAL_ERROR, Step.REFUSE),
         (Outcome.TOO_LARGE, Step.GIVE_UP),
         (Outcome.COMPLETED, Step.FINISHED),
         (Outcome.CLIENT_GONE, Step.FINISHED),
@@ -358,9 +396,9 @@ def test_a_refusal_that_no_other_replica_could_check_reaches_the_client(
 )
 def test_an_opinion_replaces_the_refusal_only_by_an_answer(outcome: Outcome, step: Step) -> None:
     end = replace(FIRST, outcome=outcome, num_refusals=1, num_attempts=2)
-    assert next_step(end, SETTINGS).step is step
+    assert decide(end).step is step
     begun = replace(end, has_client_bytes=True, can_continue=True)
-    assert next_step(begun, SETTINGS).step is not Step.REFUSE
+    assert decide(begun).step is not Step.REFUSE
 
 
 @pytest.mark.parametrize("outcome", [Outcome.BROKEN, Outcome.TIMED_OUT, Outcome.ENGINE_ERROR])
@@ -370,7 +408,7 @@ def test_a_request_that_ends_engines_ends_two_however_many_tokens_came_between(
 ) -> None:
     for end in (FIRST, BEGUN):
         died = replace(end, outcome=outcome, num_deaths=num_deaths)
-        gave_up = next_step(died, SETTINGS) == Decision(Step.GIVE_UP, RetryReason.ENDS_REPLICAS)
+        gave_up = decide(died) == Decision(Step.GIVE_UP, RetryReason.ENDS_REPLICAS)
         assert gave_up is step
 
 
@@ -378,7 +416,7 @@ def test_a_connection_that_is_cut_while_its_replica_lives_is_no_death() -> None:
     settings = FailureSettings()
     for num in range(settings.max_continuations):
         cut = replace(BEGUN, num_continuations=num)
-        assert next_step(cut, settings).step is Step.CONTINUE_ELSEWHERE
+        assert decide(cut, settings).step is Step.CONTINUE_ELSEWHERE
 
 
 @pytest.mark.parametrize(
@@ -393,7 +431,7 @@ def test_a_connection_that_is_cut_while_its_replica_lives_is_no_death() -> None:
 def test_a_stream_that_one_replica_rejects_returns_to_one_that_only_cut_it(
     outcome: Outcome, reason: RetryReason
 ) -> None:
-    rejected = replace(BEGUN, outcome=outcome, is_rejection=True, has_other_replica=False)
+    rejected = replace(BEGUN, outcome=outcome, problem=FAILS_AGAIN, has_other_replica=False)
     returning = replace(rejected, has_failed_replica=True)
-    assert next_step(returning, SETTINGS).step is Step.WAIT_FOR_REPLICA
-    assert next_step(rejected, SETTINGS) == Decision(Step.GIVE_UP, reason)
+    assert decide(returning).step is Step.WAIT_FOR_REPLICA
+    assert decide(rejected) == Decision(Step.GIVE_UP, reason)

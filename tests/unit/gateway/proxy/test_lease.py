@@ -35,8 +35,18 @@ class RecordingBreakers(Breakers):
         super().__init__(FailureSettings())
         self.ends: list[tuple[str, Outcome]] = []
 
-    def ended(self, ticket: Ticket, outcome: Outcome, now_s: float) -> None:
-        self.ends.append((ticket.name, outcome))
+    def began(self, name: str, now_s: float) -> Ticket:
+        return RecordingTicket(super().began(name, now_s), self.ends)
+
+
+class RecordingTicket(Ticket):
+    def __init__(self, ticket: Ticket, ends: list[tuple[str, Outcome]]) -> None:
+        for name in Ticket.__slots__:
+            setattr(self, name, getattr(ticket, name))
+        self._ends = ends
+
+    def ended(self, outcome: Outcome, now_s: float) -> None:
+        self._ends.append((self.name, outcome))
 
 
 def leases_with(breakers: Breakers) -> LeaseTable:

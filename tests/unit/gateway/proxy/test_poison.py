@@ -8,7 +8,9 @@ from dataclasses import replace
 import pytest
 
 from paceline.gateway import Replica
-from paceline.gateway.proxy.upstream import Liveness, Upstreams
+from paceline.gateway.http.whole_answer import error_in
+from paceline.gateway.proxy.attempt import Attempt
+from paceline.gateway.proxy.upstream import Liveness, UpstreamResponse, Upstreams
 from unit.gateway.conftest import until
 from unit.gateway.proxy.poisoned_engines import FAILURES, POISON, fleet
 
@@ -200,14 +202,43 @@ async def test_a_busy_replica_that_serves_half_of_its_requests_stays_in(is_strea
 async def test_a_replica_whose_answers_make_the_gateway_fail_is_taken_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def fail(*_: object) -> bytes:
-        raise RecursionError
+    read_whole = Attempt._read_whole
+
+    async def fail(self: Attempt, response: UpstreamResponse, start: bytes = b"") -> bytes:
+        if self._lease.replica.name == "r0":
+            raise RecursionError
+        return await read_whole(self, response, start)
+
+    async with fleet(2) as both:
+        monkeypatch.setattr(Attempt, "_read_whole", fail)
+        answers = [await both.ask() for _ in range(7)]
+        assert {answer.status_code for answer in answers} == {200}
+        assert both.breakers() == ["open", "closed"]
+
+
+async def test_a_request_on_which_the_gateway_fails_opens_no_breaker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where others are served: its own fault occurs with the answer of every replica."""
+
+    def fail(body: bytes, content: str) -> bytes | None:
+        if POISON.encode() in body:
+            raise RecursionError
+        return error_in(body, content)
 
     async with fleet(2) as both:
         monkeypatch.setattr("paceline.gateway.proxy.attempt.error_in", fail)
-        answers = [await both.ask() for _ in range(4)]
-        assert {answer.json()["error"]["code"] for answer in answers} == {"internal_error"}
-        await until(lambda: both.breakers() == ["open", "closed"])
+        for engine in both.engines:
+            engine.poison, engine.body = 200, POISON.encode()
+        first, second = both.source.current
+        for _ in range(7):
+            answer = await both.ask(POISON)
+            assert answer.json()["error"]["code"] == "internal_error"
+            for one in (first, second):
+                both.source.current = [one]
+                assert (await both.ask()).status_code == 200
+            both.source.current = [first, second]
+        assert both.breakers() == ["closed", "closed"]
 
 
 @pytest.mark.parametrize("is_stream", [False, True])

@@ -128,7 +128,7 @@ def test_a_replica_with_an_open_breaker_is_not_taken_again() -> None:
     async def scenario() -> None:
         watched = Watched(R0)
         ticket = watched.breakers.began("r0", 0.0)
-        watched.breakers.ended(ticket, Outcome.UNREACHABLE, 1e12)
+        ticket.ended(Outcome.UNREACHABLE, 1e12)
         assert watched.chooser.choose() is None
 
     simulate(scenario)
@@ -170,7 +170,7 @@ def opened(watched: Watched, *names: str, outcome: Outcome = Outcome.BROKEN) -> 
     """Open these breakers for ten minutes."""
     for name in names:
         for _ in range(10):
-            watched.breakers.ended(watched.breakers.began(name, 1e12), outcome, 1e12)
+            watched.breakers.began(name, 1e12).ended(outcome, 1e12)
 
 
 def test_the_breakers_that_requests_of_others_have_opened_do_not_stop_a_failover() -> None:

@@ -9,6 +9,8 @@ from dataclasses import replace
 import pytest
 
 from paceline.gateway.http.errors import Problem, Refusal
+from paceline.gateway.http.whole_answer import error_in
+from paceline.gateway.proxy import attempt
 from paceline.gateway.proxy.upstream import UpstreamResponse
 from unit.gateway.conftest import chat, until
 from unit.gateway.proxy.engine_pair import CHAT, FAILURES, ROLE, ask, delta, pair, sse
@@ -170,6 +172,39 @@ async def test_an_engine_that_hangs_before_its_headers_loses_its_requests() -> N
         answer = await ask(both)
         assert answer.text.endswith("data: [DONE]\n\n")
         assert both.two.num_begun == 1
+
+
+async def test_a_request_whose_only_engine_hangs_waits_for_another_one() -> None:
+    failures = replace(FAILURES, first_silence_s=0.2, replica_wait_s=60)
+    async with pair(failures, first_byte_timeout_s=3600, response_timeout_s=3600) as both:
+        both.one.mode = "hang"
+        first, second = both.source.current
+        both.source.current = [first]
+        asking = asyncio.create_task(ask(both))
+        await until(lambda: both.breaker("r0") != "closed")
+        both.source.current = [replace(first, state="starting"), second]
+        answer = await asking
+        assert answer.text.endswith("data: [DONE]\n\n")
+        assert both.two.num_begun == 1
+
+
+@pytest.mark.parametrize("num_faults", [1, 2])
+async def test_an_answer_on_which_the_gateway_fails_is_asked_for_once_more(
+    num_faults: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One replica may have sent what the gateway cannot read. Of two, the fault is its own."""
+    faults = iter(range(num_faults))
+
+    def failing(body: bytes, content: str) -> bytes | None:
+        if next(faults, None) is not None:
+            raise ZeroDivisionError
+        return error_in(body, content)
+
+    monkeypatch.setattr(attempt, "error_in", failing)
+    async with pair() as both:
+        answer = await both.http.post(CHAT, json=chat())
+        assert answer.status_code == (200 if num_faults == 1 else 500)
+        assert (both.one.num_begun, both.two.num_begun) == (1, 1)
 
 
 async def test_a_half_open_replica_is_tried_by_one_request_alone() -> None:

@@ -28,9 +28,19 @@ class RecordingBreakers(Breakers):
         super().__init__(FailureSettings())
         self.verdicts: list[tuple[str, Verdict]] = []
 
-    def decided(self, ticket: Ticket, verdict: Verdict, now_s: float) -> None:
-        self.verdicts.append((ticket.name, verdict))
-        super().decided(ticket, verdict, now_s)
+    def began(self, name: str, now_s: float) -> Ticket:
+        return RecordingTicket(super().began(name, now_s), self.verdicts)
+
+
+class RecordingTicket(Ticket):
+    def __init__(self, ticket: Ticket, verdicts: list[tuple[str, Verdict]]) -> None:
+        for name in Ticket.__slots__:
+            setattr(self, name, getattr(ticket, name))
+        self._verdicts = verdicts
+
+    def decided(self, verdict: Verdict, now_s: float) -> None:
+        self._verdicts.append((self.name, verdict))
+        super().decided(verdict, now_s)
 
 
 class Request:
@@ -38,12 +48,12 @@ class Request:
 
     def __init__(self, opinions: SecondOpinions | None = None) -> None:
         self.breakers = RecordingBreakers()
-        self.verdicts = RequestVerdicts(self.breakers, opinions or SecondOpinions())
+        self.verdicts = RequestVerdicts(opinions or SecondOpinions())
 
     def attempt(self, name: str, end: AttemptEnd, *, had_begun: bool = False) -> None:
         ticket = self.breakers.began(name, 0.0)
         if end.suspicion is not None:
-            self.breakers.suspended(ticket)
+            ticket.suspended()
         self.verdicts.ended(ticket, end, had_begun=had_begun)
 
     def close(self) -> list[tuple[str, Verdict]]:

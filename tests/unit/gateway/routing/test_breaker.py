@@ -24,7 +24,7 @@ SETTINGS = FailureSettings(window_s=30, min_samples=10, open_s=1, max_open_s=30)
 
 
 def end_one(breakers: Breakers, name: str, outcome: Outcome, now_s: float) -> None:
-    breakers.ended(breakers.began(name, now_s), outcome, now_s)
+    breakers.began(name, now_s).ended(outcome, now_s)
 
 
 def tripped(now_s: float = 0.0) -> Breakers:
@@ -81,16 +81,16 @@ def test_half_open_admits_one_request_at_a_time() -> None:
     probe = breakers.began("a", 1.0)
     assert breakers.states(1.0) == {"a": BreakerState.HALF_OPEN}
     assert breakers.admitted(["a", "b"], 1.0) == ["b"]
-    breakers.ended(probe, Outcome.COMPLETED, 2.0)
+    probe.ended(Outcome.COMPLETED, 2.0)
     assert breakers.states(2.0) == {"a": BreakerState.CLOSED}
 
 
 def test_probe_that_streams_closes_with_its_first_bytes() -> None:
     breakers = tripped()
     probe = breakers.began("a", 1.0)
-    breakers.answered(probe, 1.2)
+    probe.answered(1.2)
     assert breakers.states(1.2) == {"a": BreakerState.CLOSED}
-    breakers.ended(probe, Outcome.BROKEN, 90.0)
+    probe.ended(Outcome.BROKEN, 90.0)
     assert breakers.states(90.0) == {"a": BreakerState.CLOSED}
 
 
@@ -107,9 +107,9 @@ def test_a_half_open_one_is_preferred_until_it_has_been_tried() -> None:
     assert breakers.order_among_equals("unknown", 0.0) == 1
     assert [breakers.order_among_equals("a", now_s) for now_s in (0.5, 1.0)] == [1, 0]
     probe = breakers.began("a", 1.0)
-    breakers.ended(probe, Outcome.CLIENT_GONE, 2.0)
+    probe.ended(Outcome.CLIENT_GONE, 2.0)
     assert breakers.order_among_equals("a", 2.0) == 2
-    breakers.ended(breakers.began("a", 3.0), Outcome.COMPLETED, 4.0)
+    breakers.began("a", 3.0).ended(Outcome.COMPLETED, 4.0)
     assert breakers.order_among_equals("a", 4.0) == 1
 
 
@@ -118,7 +118,7 @@ def test_after_three_failed_trials_an_idle_fleet_leaves_it_alone() -> None:
     for _ in range(5):
         now_s += 100.0
         orders.append(breakers.order_among_equals("a", now_s))
-        breakers.ended(breakers.began("a", now_s), Outcome.TIMED_OUT, now_s)
+        breakers.began("a", now_s).ended(Outcome.TIMED_OUT, now_s)
     assert orders == [0, 0, 0, 2, 2]
 
 
@@ -128,7 +128,7 @@ def test_probe_without_an_answer_admits_the_next_one_after_a_while() -> None:
     assert breakers.admitted(["a", "b"], 30.9) == ["b"]
     assert breakers.admitted(["a", "b"], 31.0) == ["a", "b"]
     breakers.began("a", 31.0)
-    breakers.ended(first, Outcome.CLIENT_GONE, 32.0)
+    first.ended(Outcome.CLIENT_GONE, 32.0)
     assert breakers.admitted(["a", "b"], 32.0) == ["b"], "the second probe is still out"
 
 
@@ -168,7 +168,7 @@ def test_attempts_from_before_a_trip_say_nothing() -> None:
     breakers = Breakers(SETTINGS)
     old = [breakers.began("a", 0.0) for _ in range(64)]
     for ticket in old:
-        breakers.ended(ticket, Outcome.UNREACHABLE, 0.1)
+        ticket.ended(Outcome.UNREACHABLE, 0.1)
     assert breakers.states(1.1) == {"a": BreakerState.HALF_OPEN}, "64 deaths are one trip"
 
 
@@ -176,8 +176,8 @@ def test_attempts_from_before_the_recovery_do_not_eject_again() -> None:
     breakers = tripped()
     probe = breakers.began("a", 1.0)
     forced = breakers.began("a", 1.0)
-    breakers.ended(probe, Outcome.COMPLETED, 1.5)
-    breakers.ended(forced, Outcome.UNREACHABLE, 2.0)
+    probe.ended(Outcome.COMPLETED, 1.5)
+    forced.ended(Outcome.UNREACHABLE, 2.0)
     assert breakers.states(2.0) == {"a": BreakerState.CLOSED}
 
 
@@ -195,7 +195,7 @@ def test_with_all_ejected_those_that_still_answered_some_go_first(is_hung: bool)
     if is_hung:
         breakers.trip("a", 0.0)
     else:
-        breakers.ended(ticket, Outcome.UNREACHABLE, 0.0)
+        ticket.ended(Outcome.UNREACHABLE, 0.0)
     for _ in range(10):
         end_one(breakers, "b", Outcome.ENGINE_ERROR, 0.0)
     assert breakers.admitted(["a", "b"], 0.0) == ["b"]
@@ -225,7 +225,7 @@ def test_a_replica_that_came_back_begins_anew() -> None:
     breakers.reset("a")
     assert breakers.admitted(["a", "b"], 0.5) == ["a", "b"]
     breakers.began("a", 0.6)
-    breakers.ended(stale, Outcome.UNREACHABLE, 0.7)
+    stale.ended(Outcome.UNREACHABLE, 0.7)
     assert breakers.states(0.7) == {"a": BreakerState.CLOSED}
 
 
@@ -235,7 +235,7 @@ def test_replicas_that_left_are_forgotten() -> None:
     breakers.forget(["b"])
     assert breakers.states(0.0) == {"b": BreakerState.CLOSED}
     breakers.forget([])
-    breakers.ended(ticket, Outcome.UNREACHABLE, 0.0)
+    ticket.ended(Outcome.UNREACHABLE, 0.0)
     assert breakers.states(0.0) == {}
 
 
@@ -297,7 +297,7 @@ class BreakerMachine(RuleBasedStateMachine):
     def end(self, data: st.DataObject, outcome: Outcome) -> None:
         ticket = self.out.pop(data.draw(st.integers(0, len(self.out) - 1)))
         before = self.breakers.states(self.now_s)
-        self.breakers.ended(ticket, outcome, self.now_s)
+        ticket.ended(outcome, self.now_s)
         after = self.breakers.states(self.now_s)
         changed = {name for name in before if before[name] != after[name]}
         assert changed <= {ticket.name}
@@ -312,7 +312,7 @@ class BreakerMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def answer(self, data: st.DataObject) -> None:
         ticket = data.draw(st.sampled_from(self.out))
-        self.breakers.answered(ticket, self.now_s)
+        ticket.answered(self.now_s)
         if ticket in self.probes[ticket.name]:
             self._drop_probe(ticket)
 

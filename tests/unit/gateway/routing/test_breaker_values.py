@@ -16,7 +16,7 @@ WITHOUT_JITTER = ""
 
 
 def end_one(breakers: Breakers, name: str, outcome: Outcome, now_s: float) -> None:
-    breakers.ended(breakers.began(name, now_s), outcome, now_s)
+    breakers.began(name, now_s).ended(outcome, now_s)
 
 
 def tripped(name: str = "a", now_s: float = 0.0) -> Breakers:
@@ -54,7 +54,7 @@ def test_a_late_failure_of_the_first_trial_leaves_none_of_the_second() -> None:
     breakers = tripped()
     first = breakers.began("a", 1.0)
     breakers.began("a", 31.0)
-    breakers.ended(first, Outcome.BROKEN, 32.0)
+    first.ended(Outcome.BROKEN, 32.0)
     assert breakers.states(32.0) == {"a": BreakerState.OPEN}
     assert breakers.admitted(["a", "b"], 34.0) == ["a", "b"]
 
@@ -71,14 +71,14 @@ def test_an_answer_that_breaks_off_later_counts_as_a_failure() -> None:
     breakers = Breakers(SETTINGS)
     for _ in range(10):
         ticket = breakers.began("a", 0.0)
-        breakers.answered(ticket, 0.1)
-        breakers.ended(ticket, Outcome.BROKEN, 0.2)
+        ticket.answered(0.1)
+        ticket.ended(Outcome.BROKEN, 0.2)
     assert breakers.admitted(["a", "b"], 0.2) == ["b"]
 
 
 def test_an_attempt_on_an_open_breaker_does_not_close_it_by_answering() -> None:
     breakers = tripped()
-    breakers.answered(breakers.began("a", 0.5), 0.6)
+    breakers.began("a", 0.5).answered(0.6)
     assert breakers.states(0.6) == {"a": BreakerState.OPEN}
 
 

@@ -53,7 +53,7 @@ async def test_a_replica_with_an_open_breaker_is_the_last_resort() -> None:
     breakers = Breakers(FailureSettings())
     router = Router(FixedReplicas([R0, R1]), leases_with(breakers), breakers, AdmissionSettings())
     now_s = time.monotonic()
-    breakers.ended(breakers.began("r0", now_s), Outcome.UNREACHABLE, now_s)
+    breakers.began("r0", now_s).ended(Outcome.UNREACHABLE, now_s)
     assert router.choose("tiny", Needs()) is R1
     assert router.choose("tiny", Needs(), avoid=["r1"]) is R0
     assert router.choose("tiny", Needs(), avoid=["r1"], otherwise=OpenBreakers.NONE) is None
@@ -64,13 +64,13 @@ async def test_a_half_open_breaker_gets_one_trial_request_among_idle_replicas() 
     leases = leases_with(breakers)
     router = Router(FixedReplicas([R0, R1]), leases, breakers, AdmissionSettings())
     now_s = time.monotonic()
-    breakers.ended(breakers.began("r1", now_s - 2.0), Outcome.UNREACHABLE, now_s - 2.0)
+    breakers.began("r1", now_s - 2.0).ended(Outcome.UNREACHABLE, now_s - 2.0)
     assert router.choose("tiny", Needs()) is R1
     probe = breakers.began("r1", now_s)
     assert router.choose("tiny", Needs()) is R0  # one request tries it, no more
-    breakers.ended(probe, Outcome.COMPLETED, now_s)
+    probe.ended(Outcome.COMPLETED, now_s)
     assert router.choose("tiny", Needs()) is R0
-    breakers.ended(breakers.began("r1", now_s - 2.0), Outcome.UNREACHABLE, now_s - 2.0)
+    breakers.began("r1", now_s - 2.0).ended(Outcome.UNREACHABLE, now_s - 2.0)
     async with leases.lease(R1):
         assert router.choose("tiny", Needs()) is R0
 
@@ -90,7 +90,7 @@ async def test_slots_of_a_replica_with_an_open_breaker_do_not_count() -> None:
     router = Router(FixedReplicas([R0, R1, DOWN]), leases, breakers, AdmissionSettings())
     assert set(router.quotas("tiny", ANY)) == {"r0", "r1"}
     now_s = time.monotonic()
-    breakers.ended(breakers.began("r0", now_s), Outcome.UNREACHABLE, now_s)
+    breakers.began("r0", now_s).ended(Outcome.UNREACHABLE, now_s)
     assert router.quotas("tiny", ANY) == {"r1": SlotQuota(256, 256)}
 
 

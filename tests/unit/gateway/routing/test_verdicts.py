@@ -100,8 +100,8 @@ def test_when_a_breaker_opens(record: Record, opens: bool) -> None:
 
 def suspend_one(breakers: Breakers, verdict: Verdict, now_s: float) -> None:
     ticket = breakers.began("a", now_s)
-    breakers.suspended(ticket)
-    breakers.decided(ticket, verdict, now_s)
+    ticket.suspended()
+    ticket.decided(verdict, now_s)
 
 
 def half_open() -> Breakers:
@@ -117,11 +117,11 @@ def test_a_failure_counts_only_with_its_verdict() -> None:
     breakers = Breakers(SETTINGS)
     tickets = [breakers.began("a", 0.0) for _ in range(10)]
     for ticket in tickets:
-        breakers.suspended(ticket)
+        ticket.suspended()
     assert breakers.num_undecided("a") == 10
     assert breakers.states(0.0)["a"] is BreakerState.CLOSED
     for ticket in tickets:
-        breakers.decided(ticket, Verdict.AT_FAULT, 1.0)
+        ticket.decided(Verdict.AT_FAULT, 1.0)
     assert breakers.num_undecided("a") == 0
     assert breakers.states(1.0)["a"] is BreakerState.OPEN
 
@@ -131,19 +131,19 @@ def test_an_attempt_that_another_replica_continues_is_no_load_and_keeps_its_verd
     breakers = Breakers(SETTINGS)
     tickets = [breakers.began("a", 0.0) for _ in range(10)]
     for ticket in tickets:
-        breakers.suspended(ticket)
-        breakers.replaced(ticket)
+        ticket.suspended()
+        ticket.replaced()
     assert breakers.num_undecided("a") == 0
     for ticket in tickets:
-        breakers.decided(ticket, Verdict.AT_FAULT, 1.0)
+        ticket.decided(Verdict.AT_FAULT, 1.0)
     assert breakers.states(1.0)["a"] is BreakerState.OPEN
 
 
 def test_a_trial_that_another_replica_continues_keeps_its_place() -> None:
     breakers = half_open()
     trial = breakers.began("a", 2.0)
-    breakers.suspended(trial)
-    breakers.replaced(trial)
+    trial.suspended()
+    trial.replaced()
     assert breakers.admitted(["a", "b"], 2.0) == ["b"]
 
 
@@ -160,10 +160,10 @@ def test_a_forced_attempt_shows_whether_the_replica_accepts_connections() -> Non
     ):
         forced = breakers.began("a", 0.1)
         if outcome is None:
-            breakers.answered(forced, 0.1)
-            breakers.ended(forced, Outcome.COMPLETED, 0.1)
+            forced.answered(0.1)
+            forced.ended(Outcome.COMPLETED, 0.1)
         else:
-            breakers.ended(forced, outcome, 0.1)
+            forced.ended(outcome, 0.1)
         assert breakers.admitted(["a"], 0.1, otherwise=OpenBreakers.ACCEPTING) == answers
         assert breakers.admitted(["a"], 0.1) == ["a"]
 
@@ -178,11 +178,11 @@ def test_a_refusal_that_nothing_contradicts_is_never_counted() -> None:
 def test_streams_that_run_show_that_a_replica_serves() -> None:
     breakers = Breakers(SETTINGS)
     stream = breakers.began("a", 0.0)
-    breakers.answered(stream, 0.1)
+    stream.answered(0.1)
     for _ in range(50):
         suspend_one(breakers, Verdict.UNDECIDED, 100.0)
     assert breakers.states(100.0)["a"] is BreakerState.CLOSED
-    breakers.suspended(stream)  # it broke
+    stream.suspended()  # it broke
     suspend_one(breakers, Verdict.UNDECIDED, 100.0)
     assert breakers.states(100.0)["a"] is BreakerState.OPEN
 
@@ -201,9 +201,9 @@ def test_a_trial_keeps_its_place_until_its_verdict(verdict: Verdict, state: Brea
     """Else a replica that fails at once would get one trial after the other."""
     breakers = half_open()
     trial = breakers.began("a", 2.0)
-    breakers.suspended(trial)
+    trial.suspended()
     assert breakers.admitted(["a", "b"], 2.0) == ["b"]
-    breakers.decided(trial, verdict, 2.1)
+    trial.decided(verdict, 2.1)
     assert breakers.states(2.1)["a"] is state
     assert ("a" in breakers.admitted(["a", "b"], 2.1)) is (state is BreakerState.HALF_OPEN)
 
@@ -212,11 +212,11 @@ def test_a_verdict_from_before_a_trip_or_a_restart_says_nothing() -> None:
     breakers = Breakers(SETTINGS)
     old = [breakers.began("a", 0.0) for _ in range(20)]
     for ticket in old:
-        breakers.suspended(ticket)
+        ticket.suspended()
     breakers.reset("a")
     breakers.began("a", 1.0)
     for ticket in old:
-        breakers.decided(ticket, Verdict.AT_FAULT, 1.0)
+        ticket.decided(Verdict.AT_FAULT, 1.0)
     assert breakers.states(1.0)["a"] is BreakerState.CLOSED
     assert breakers.num_undecided("a") == 0
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, cast
 
 import msgspec
@@ -22,6 +22,7 @@ from paceline.gateway.routing.breaker import Breakers
 from paceline.gateway.routing.stream_progress import ProgressWatch
 from paceline.gateway.settings import FailureSettings, GatewaySettings
 from unit.gateway.admission.plans import plan
+from unit.gateway.admission.simulated_loop import run_simulated
 
 SETTINGS = GatewaySettings(
     first_byte_timeout_s=20.0, stall_timeout_s=5.0, response_timeout_s=30.0, retry_after_s=7
@@ -151,3 +152,31 @@ class Exchange:
             end = await self.answer.attempt(lease, is_opinion=is_opinion)
             lease.end(end.outcome)
         return end
+
+
+PLAIN = Replica("a", "http://a", "m", "ready", dialect="openai")
+"""Its streams are not tracked, and may end without a finish_reason."""
+TOKEN = b'data: {"choices":[{"text":"a"}]}\n\n'
+COMMENT = b":\n\n"
+DONE = b'data: {"choices":[{"text":"","finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+WHOLE = msgspec.json.encode(
+    {"choices": [{"text": "a"}], "usage": {"prompt_tokens": 2, "completion_tokens": 3}}
+)
+
+
+def simulate(scenario: Callable[[], Awaitable[None]]) -> None:
+    async def limited() -> None:
+        async with asyncio.timeout(1000.0):
+            await scenario()
+
+    run_simulated(limited())
+
+
+async def ended(
+    exchange: Exchange, then: Callable[[Lease], object] = lambda lease: None
+) -> tuple[AttemptEnd, float]:
+    """The end of an attempt and the seconds until then."""
+    loop = asyncio.get_running_loop()
+    began_s = loop.time()
+    end = await exchange.attempt(PLAIN, then)
+    return end, round(loop.time() - began_s, 6)

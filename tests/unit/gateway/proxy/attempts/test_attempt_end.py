@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from paceline.gateway.http.errors import INTERNAL, Problem
 from paceline.gateway.outcomes import Outcome
 from paceline.gateway.proxy import attempt_end
 from paceline.gateway.proxy.attempt_end import COMPLETED, AttemptEnd
+from paceline.gateway.proxy.upstream import Broken, NotSent, Unreachable
 from paceline.gateway.routing.verdicts import Suspicion
 from paceline.gateway.settings import GatewaySettings
 
-SETTINGS = replace(GatewaySettings(), retry_after_s=7)
+
+def failed(error: Broken | NotSent | Unreachable) -> AttemptEnd:
+    return attempt_end.exchange_failed(error, GatewaySettings(retry_after_s=7))
 
 
 @pytest.mark.parametrize(
@@ -22,30 +23,9 @@ SETTINGS = replace(GatewaySettings(), retry_after_s=7)
         (attempt_end.timed_out(1.5), Outcome.TIMED_OUT, 504, "engine_timeout", None, True),
         (attempt_end.too_slow(1.5), Outcome.TOO_SLOW, 504, "answer_timeout", None, False),
         (attempt_end.too_large(99), Outcome.TOO_LARGE, 400, "answer_too_large", None, True),
-        (
-            attempt_end.unreachable("why", SETTINGS),
-            Outcome.UNREACHABLE,
-            503,
-            "engine_unavailable",
-            7,
-            True,
-        ),
-        (
-            attempt_end.not_sent("why", SETTINGS),
-            Outcome.NOT_SENT,
-            503,
-            "engine_unavailable",
-            7,
-            True,
-        ),
-        (
-            attempt_end.broken("why", SETTINGS),
-            Outcome.BROKEN,
-            503,
-            "engine_unavailable",
-            7,
-            True,
-        ),
+        (failed(Unreachable("why")), Outcome.UNREACHABLE, 503, "engine_unavailable", 7, True),
+        (failed(NotSent("why")), Outcome.NOT_SENT, 503, "engine_unavailable", 7, True),
+        (failed(Broken("why")), Outcome.BROKEN, 503, "engine_unavailable", 7, True),
     ],
 )
 def test_every_failure_has_its_problem(
@@ -72,7 +52,7 @@ def test_limits_are_named_to_the_client_and_in_the_log() -> None:
     assert too_large.problem is not None
     assert "99 bytes" in too_large.problem.message
     assert too_large.detail == "longer than 99 bytes"
-    assert attempt_end.broken("why", SETTINGS).detail == "why"
+    assert failed(Broken("why")).detail == "why"
 
 
 @pytest.mark.parametrize(
@@ -116,6 +96,7 @@ REFUSED = AttemptEnd(Outcome.ENGINE_REFUSED, Problem(400, "x", "invalid_value"))
         (AttemptEnd(Outcome.TIMED_OUT), Suspicion.ERROR, False),
         (AttemptEnd(Outcome.TIMED_OUT, is_death=True), None, False),
         (AttemptEnd(Outcome.ENGINE_ERROR, INTERNAL), Suspicion.ERROR, True),
+        (AttemptEnd(Outcome.ENGINE_ERROR, INTERNAL, is_death=True), None, False),
         (AttemptEnd(Outcome.MISDIRECTED), Suspicion.ERROR, True),
         (AttemptEnd(Outcome.INTERNAL_ERROR), Suspicion.ERROR, False),
         (AttemptEnd(Outcome.NOT_CONTINUED), None, True),
