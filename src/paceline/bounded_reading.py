@@ -12,36 +12,29 @@ from pathlib import Path
 _PIECE_BYTES = 64 * 1024
 
 
-def read_regular(path: Path, max_bytes: int) -> tuple[os.stat_result, bytes]:
-    """What a file is, and its first bytes. Raises OSError, also for a pipe or a device, which would
-    make the reader wait."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise OSError(errno.EINVAL, "it is not a file")
-        return status, file.read(max_bytes)
+def read_bounded(
+    path: Path, max_bytes: int, pipe_s: float | None = None
+) -> tuple[os.stat_result, bytes]:
+    """What a file is, and its content.
 
-
-def read_file_or_pipe(path: Path, max_bytes: int, within_s: float) -> bytes:
-    """The whole file, or what a pipe carries until its writer closes it, as in `<(command)`.
-
-    Raises OSError for anything else, for more than `max_bytes`, and for a pipe that is not closed
-    within this time.
+    Raises OSError, also for more than `max_bytes`, and for what would make the reader wait: a
+    device, or a pipe. With `pipe_s`, what a pipe carries is read until its writer closes it, as in
+    `<(command)`, within this time.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(descriptor, "rb", buffering=0) as file:
         status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) and not stat.S_ISFIFO(status.st_mode):
+        is_pipe = stat.S_ISFIFO(status.st_mode) and pipe_s is not None
+        if not is_pipe and not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "it is not a file")
-        deadline_s = time.monotonic() + within_s
+        begun_s = time.monotonic()
         content = b""
         while len(content) <= max_bytes:
-            if stat.S_ISFIFO(status.st_mode):
-                _wait_readable(descriptor, deadline_s - time.monotonic(), within_s)
+            if pipe_s is not None and is_pipe:
+                _wait_readable(descriptor, begun_s + pipe_s - time.monotonic(), pipe_s)
             piece = file.read(_PIECE_BYTES)
             if not piece:
-                return content
+                return status, content
             content += piece
     raise OSError(errno.EFBIG, f"it is longer than the {max_bytes} bytes allowed")
 

@@ -153,7 +153,26 @@ def load_yaml(text: str) -> Any:
     >>> load_yaml("policy: off")
     {'policy': 'off'}
     """
-    return _load(text, several=False)
+    documents = load_yaml_documents(text)
+    if len(documents) > 1:
+        raise StrictFileError("another document begins (---); a file has one")
+    return documents[0] if documents else None
+
+
+def load_yaml_documents(text: str) -> list[Any]:
+    """The values of all documents of a text, for files in which several are usual."""
+    if found := _LINE_ENDS.search(text):
+        line = text.count("\n", 0, found.start()) + 1
+        raise StrictFileError(
+            f"the character U+{ord(found[0]):04X} is not allowed, because some programs end the "
+            f'line there; in a text in quotes write "\\u{ord(found[0]):04x}" (line {line})'
+        )
+    try:
+        return [_value(node) for node in yaml.compose_all(text, _StrictLoader)]
+    except yaml.MarkedYAMLError as error:
+        raise StrictFileError(_explain(error)) from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise StrictFileError(str(error)) from None
 
 
 def dump_yaml(value: Any, **options: Any) -> str:
@@ -161,12 +180,6 @@ def dump_yaml(value: Any, **options: Any) -> str:
     are those of `yaml.dump`."""
     text: str = yaml.dump(value, Dumper=StrictDumper, **options)
     return text
-
-
-def load_yaml_documents(text: str) -> list[Any]:
-    """The values of all documents of a text, for files in which several are usual."""
-    found: list[Any] = _load(text, several=True)
-    return found
 
 
 def load_json(text: str) -> Any:
@@ -181,31 +194,6 @@ def load_json(text: str) -> Any:
     except StrictFileError:
         raise
     except (ValueError, RecursionError) as error:
-        raise StrictFileError(str(error)) from None
-
-
-def _load(text: str, *, several: bool) -> Any:
-    if found := _LINE_ENDS.search(text):
-        line = text.count("\n", 0, found.start()) + 1
-        raise StrictFileError(
-            f"the character U+{ord(found[0]):04X} is not allowed, because some programs end the "
-            f'line there; in a text in quotes write "\\u{ord(found[0]):04x}" (line {line})'
-        )
-    try:
-        loader = _StrictLoader(text)
-        try:
-            if not several:
-                node = loader.get_single_node()
-                return None if node is None else _value(node)
-            documents = []
-            while loader.check_node():
-                documents.append(_value(loader.get_node()))
-            return documents
-        finally:
-            loader.dispose()
-    except yaml.MarkedYAMLError as error:
-        raise StrictFileError(_explain(error)) from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise StrictFileError(str(error)) from None
 
 

@@ -1,10 +1,19 @@
-"""Find out whether files can be created in a folder, and leave none."""
+"""Find out whether a file can be created, or files in a folder, and leave none."""
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from pathlib import Path
+
+
+def check_creatable(file: Path) -> None:
+    """Raise OSError unless `file`, which does not exist, can be created in its folder."""
+    folder = file.absolute().parent
+    if not folder.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "its folder does not exist")
+    check_writable_folder(folder)
 
 
 def check_writable_folder(folder: Path) -> None:

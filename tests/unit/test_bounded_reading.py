@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from paceline.bounded_reading import read_file_or_pipe, read_regular
+from paceline.bounded_reading import read_bounded
 
 WITHIN_S = 60.0
 """Ends a test that hangs; decides nothing."""
@@ -17,10 +17,10 @@ WITHIN_S = 60.0
 def test_a_file_is_read_up_to_the_bound(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_bytes(b"abcdef")
-    assert read_regular(file, 4)[1] == b"abcd"
-    assert read_file_or_pipe(file, 6, WITHIN_S) == b"abcdef"
-    with pytest.raises(OSError, match="longer than the 5 bytes"):
-        read_file_or_pipe(file, 5, WITHIN_S)
+    for pipe_s in (None, WITHIN_S):
+        assert read_bounded(file, 6, pipe_s)[1] == b"abcdef"
+        with pytest.raises(OSError, match="longer than the 5 bytes"):
+            read_bounded(file, 5, pipe_s)
 
 
 def test_a_pipe_is_read_in_pieces_until_its_writer_closes_it(tmp_path: Path) -> None:
@@ -29,7 +29,7 @@ def test_a_pipe_is_read_in_pieces_until_its_writer_closes_it(tmp_path: Path) -> 
     content = os.urandom(500_000)
     writing = threading.Thread(target=pipe.write_bytes, args=(content,), daemon=True)
     writing.start()
-    assert read_file_or_pipe(pipe, len(content), WITHIN_S) == content
+    assert read_bounded(pipe, len(content), WITHIN_S)[1] == content
     writing.join()
 
 
@@ -37,7 +37,7 @@ def test_a_pipe_without_end_is_left_at_the_bound() -> None:
     read, write = os.pipe()
     os.write(write, b"x" * 1000)
     with pytest.raises(OSError, match="longer than the 999 bytes"):
-        read_file_or_pipe(Path(f"/dev/fd/{read}"), 999, WITHIN_S)
+        read_bounded(Path(f"/dev/fd/{read}"), 999, WITHIN_S)
     os.close(read)
     os.close(write)
 
@@ -46,4 +46,4 @@ def test_a_pipe_without_end_is_left_at_the_bound() -> None:
 def test_only_files_are_read_where_a_pipe_makes_no_sense(name: str, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(OSError, match="it is not a file"):
-        read_regular(tmp_path / name, 10)
+        read_bounded(tmp_path / name, 10)

@@ -1,6 +1,6 @@
 """Which settings protect something: a server without their value is open to more than it should be.
 
-Every setting is in one of the two tables, which a test compares with the tree. A protecting setting
+A test has the others, so that a new setting is put into one of the two tables. A protecting setting
 is never empty: nothing, a null, blank text or an empty list is refused in every source, so that a
 template without a value, or a variable that is not set, does not switch the protection off. A
 setting that shall not apply is left out.
@@ -55,36 +55,6 @@ PROTECTS: Mapping[str, str] = {
     "replicas.revision": "streams from a continuation by another model",
 }
 """Setting → what it protects, and from what."""
-
-OTHERS: Mapping[str, frozenset[str]] = {
-    "server": frozenset(
-        {"port", "admin_port", "probe_port", "workers", "lame_duck_s", "drain_timeout_s"}
-    ),
-    "engine": frozenset(
-        {
-            "model", "served_name", "draft", "policy", "policy_parameters", "draft_length_max",
-            "draft_length", "schedule", "reproducible_seeds", "compact_json", "replicas", "dtype",
-            "max_model_len", "num_threads", "compile", "kv_cache_bytes", "kv_cache_dtype",
-            "vllm_args", "start_timeout_s", "max_restart_delay_s", "log_folder",
-        }
-    ),
-    "slo": frozenset({"time_per_output_token_ms", "max_pause_ms"}),
-    "failures": frozenset(
-        {
-            "max_failure_fraction", "min_samples", "max_open_s", "replica_wait_s", "silence_s",
-            "first_silence_s",
-        }
-    ),
-    "fleet": frozenset(
-        {
-            "poll_period_s", "poll_timeout_s", "failures_before_down", "load_period_s",
-            "dns_period_s", "warm_up", "warm_up_timeout_s",
-        }
-    ),
-    "replicas": frozenset({"url", "dns", "name", "model", "dialect", "drafts"}),
-}  # fmt: skip
-"""Section → settings without which a server is slower, or serves something else, but is no more
-open."""
 
 
 def is_empty(value: Any) -> bool:

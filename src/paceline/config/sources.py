@@ -18,7 +18,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from paceline.bounded_reading import read_file_or_pipe
+from paceline.bounded_reading import read_bounded
 from paceline.config.environment import PREFIX, misspelt
 from paceline.config.likeness import is_meant_as_settings_file
 from paceline.config.protection import is_empty, why_empty_refused
@@ -132,7 +132,8 @@ def read_file(path: Path) -> Mapping[str, Any]:
     if not str(path).strip():
         raise ConfigError("the name of the settings file is empty; give an existing file")
     try:
-        content = load_yaml(read_file_or_pipe(path, _MAX_FILE_BYTES, _PIPE_S).decode("utf-8-sig"))
+        _, text = read_bounded(path, _MAX_FILE_BYTES, _PIPE_S)
+        content = load_yaml(text.decode("utf-8-sig"))
     except OSError as error:
         raise ConfigError(
             f"{path} cannot be read: {error.strerror}; give an existing file with --config"

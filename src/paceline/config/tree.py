@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -73,7 +74,7 @@ class ServerSettings(_Frozen):
     probe_port: Port | None = None
     """Port with `/health` and `/ready` only, for probes that a flood of connections to the data
     port must not keep out; 0 for any free port. By default there is none."""
-    allowed_hosts: frozenset[str] = frozenset()
+    allowed_hosts: Annotated[frozenset[str], AfterValidator(check_hosts)] = frozenset()
     """Host names under which clients may address the data port while it requires no key (a name
     that a proxy passes on, for example). localhost and IP addresses are always allowed. On an
     address other than loopback, Host headers are checked only if this is set."""
@@ -115,11 +116,6 @@ class ServerSettings(_Frozen):
     seconds. After it they are ended with an error."""
     log_prompts: bool = False
     """Whether the log contains the texts of engine errors, which may quote prompts and answers."""
-
-    @field_validator("allowed_hosts")
-    @classmethod
-    def _are_host_names(cls, hosts: frozenset[str]) -> frozenset[str]:
-        return check_hosts(hosts)
 
 
 class EngineSettings(_Frozen):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 
 from paceline.gateway.api.probe_app import ProbeApp
@@ -43,16 +43,22 @@ class ProbePort:
 
 @contextlib.asynccontextmanager
 async def serving_probes(
-    source: ReplicaSource, listener: socket.socket, settings: GatewaySettings, gateway_id: str
-) -> AsyncIterator[ProbePort]:
-    """Serve until the block ends."""
+    source: ReplicaSource,
+    listeners: Sequence[socket.socket],
+    settings: GatewaySettings,
+    gateway_id: str,
+) -> AsyncIterator[ProbePort | None]:
+    """Serve until the block ends; nothing without a listener."""
+    if not listeners:
+        yield None
+        return
     app = ProbeApp(source, settings.retry_after_s)
     limits = replace(
         settings, body_timeout_s=PROBE_TIMEOUT_S, client_stall_timeout_s=PROBE_TIMEOUT_S
     )
     async with serving(
         refusing_loops(app, gateway_id),
-        listener,
+        listeners[0],
         limits,
         drain_s=ADMIN_DRAIN_S,
         max_connections=MAX_PROBE_CONNECTIONS,

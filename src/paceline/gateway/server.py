@@ -156,27 +156,15 @@ async def serve_gateway(
     cannot serve. Installs no signal handlers.
     """
     with contextlib.ExitStack() as stack:
-        offered_data, offered_admin, offered_probes = (*sockets, None, None, None)[:3]
         for offered in sockets:
             stack.enter_context(offered)
-        data_socket = stack.enter_context(
-            _listener(offered_data, settings.host, settings.port, "port")
-        )
-        admin_socket = stack.enter_context(
-            _listener(offered_admin, settings.admin_host, settings.admin_port, "admin_port")
-        )
-        listeners = [data_socket, admin_socket]
-        if settings.probe_port is not None:
-            listeners.append(
-                stack.enter_context(
-                    _listener(
-                        offered_probes, settings.probe_host, settings.probe_port, "probe_port"
-                    )
-                )
-            )
-        elif offered_probes is not None:
-            offered_probes.close()
-        port, admin_port, probe_port = (*(one.getsockname()[1] for one in listeners), None)[:3]
+        listeners = []
+        for index, (host, port, setting) in enumerate(settings.ports):
+            offered_one = sockets[index] if index < len(sockets) else None
+            listeners.append(stack.enter_context(_listener(offered_one, host, port, setting)))
+        for unused in sockets[len(listeners) :]:
+            unused.close()
+        ports = [one.getsockname()[1] for one in listeners]
         metrics = GatewayMetrics()
         gateway_id = new_gateway_id()
         data = (
@@ -219,16 +207,16 @@ async def serve_gateway(
             async with (
                 restarts,
                 swaps,
-                _serving_probes(fleet, listeners[2:], settings, gateway_id) as probes,
+                serving_probes(fleet, listeners[2:], settings, gateway_id) as probes,
                 serving(
                     refusing_loops(admin, gateway_id),
-                    admin_socket,
+                    listeners[1],
                     settings,
                     drain_s=ADMIN_DRAIN_S,
                     max_connections=max_admin_connections(settings, descriptor_limit()),
                 ) as admin_listening,
                 live.running(),  # it shows the drain of the data port, and ends its streams after
-                data.serving(fleet, data_socket) as data_task,
+                data.serving(fleet, listeners[0]) as data_task,
                 owned_task(hung.run()),
             ):
                 servers = [data_task, admin_listening.task]
@@ -236,10 +224,10 @@ async def serve_gateway(
                     servers.append(probes.task)
                 yield RunningGateway(
                     host=settings.host,
-                    port=port,
+                    port=ports[0],
                     admin_host=settings.admin_host,
-                    admin_port=admin_port,
-                    probe_port=probe_port,
+                    admin_port=ports[1],
+                    probe_port=ports[2] if len(ports) > 2 else None,
                     traffic=data.traffic,
                     fleet=fleet,
                     sockets=tuple(listeners),
@@ -254,21 +242,6 @@ async def serve_gateway(
                 )
                 if probes is not None:
                     probes.discourage()  # it answers until the data port has drained
-
-
-@contextlib.asynccontextmanager
-async def _serving_probes(
-    source: ReplicaSource,
-    listeners: Sequence[socket.socket],
-    settings: GatewaySettings,
-    gateway_id: str,
-) -> AsyncIterator[ProbePort | None]:
-    """The probe port, if there is one."""
-    if not listeners:
-        yield None
-        return
-    async with serving_probes(source, listeners[0], settings, gateway_id) as probes:
-        yield probes
 
 
 def _listener(offered: socket.socket | None, host: str, port: int, setting: str) -> socket.socket:

@@ -178,6 +178,7 @@ def _serve(loaded: LoadedSettings, *, take_over: bool, only_checks: bool) -> int
     from paceline.serve.predecessor import PredecessorStays, explain_taken_port, leaving_ports
     from paceline.serve.preparation import check_startable
     from paceline.serve.run import serve as run_serve
+    from paceline.serve.shared_files import refuse_shared_files
     from paceline.serve.startup_checks.report import refusals, render_report, warnings
     from paceline.serve.startup_checks.startup import check_startup
     from paceline.serve.terminal_output import TerminalOutput
@@ -189,6 +190,7 @@ def _serve(loaded: LoadedSettings, *, take_over: bool, only_checks: bool) -> int
     except OSError as error:
         return _fail(OSError(f"the temporary folder (TMPDIR) cannot be used: {error}"), 2)
     try:
+        refuse_shared_files(loaded)
         plan = make_plan(
             loaded.settings,
             hardware,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from paceline.bounded_reading import read_regular
+from paceline.bounded_reading import read_bounded
 from paceline.config import ReplicaSettings, Settings
 from paceline.engine.launch.hardware import Hardware
 from paceline.engine.launch.model_folder import PairFacts
@@ -156,14 +156,12 @@ def _entry(index: int, replica: ReplicaSettings) -> ReplicaEntry:
 def _read_key(file: Path) -> str:
     # No message has the path: it may be the key itself, given by mistake.
     try:
-        _, content = read_regular(file, _MAX_KEY_FILE_BYTES + 1)
+        _, content = read_bounded(file, _MAX_KEY_FILE_BYTES)
     except OSError as error:
         raise ValueError(
             f"key_file cannot be read: {error.strerror}; give the path of a file that contains the "
             "key, not the key"
         ) from None
-    if len(content) > _MAX_KEY_FILE_BYTES:
-        raise ValueError(f"key_file is longer than the {_MAX_KEY_FILE_BYTES} bytes allowed")
     try:
         return content.decode("utf-8-sig").strip()
     except UnicodeDecodeError:

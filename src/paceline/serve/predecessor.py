@@ -9,28 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import socket
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 
+from paceline.abstract_sockets import connect
 from paceline.gateway import GatewaySettings, PortTaken
-from paceline.gateway.http.listening import bind
-from paceline.gateway.leaving_notice import (
-    Notice,
-    PortAddress,
-    abstract_names,
-    address_of,
-    notices_about,
-    ports_of,
-)
-from paceline.peer_credentials import is_own_user
-from paceline.serve.handover.owner_address import has_owner
+from paceline.gateway.http.listening import HostUnknown, bind
+from paceline.gateway.leaving_notice import Notice, PortAddress, notices_about, ports_of
+from paceline.serve.handover.owner_address import has_owner, listed_hosts
 
 _ENGINES_END_S = 60.0
 """What engines may need to end after the last request: 15 s until they are killed, 30 s for their
 descendants (`engine.process.engine_process`), and a margin."""
-
-
 _RETRY_S = 0.1
 """Time between two attempts to connect to a notice whose queue is full. Chosen empirically."""
 
@@ -88,33 +78,18 @@ def leaving_ports(settings: GatewaySettings) -> list[PortAddress]:
     return found
 
 
-def explain_taken_port(
-    settings: GatewaySettings,
-    names: Collection[str] | None = None,
-    has_owner: Callable[[str, int], bool] = has_owner,
-) -> str:
-    """What to do about a data port that a running Paceline of this user serves; empty if none does.
-
-    `names` are those of the Unix sockets on this machine, read if not given.
-    """
-    wanted = address_of(settings.host, settings.port)
-    found = abstract_names() if names is None else names
-    if wanted is None or not wanted.port:
-        return ""
-    if has_owner(settings.host, settings.port):
-        return (
-            f" A Paceline of yours has {settings.host}:{settings.port}; --take-over replaces it "
-            "without losing a request."
-        )
-    for host in _hosts_served(found, settings.port):
-        other = address_of(host, settings.port)
-        if other is None or not other.conflicts_with(wanted):
-            continue
-        if has_owner(host, settings.port):
-            return (
-                f" A Paceline of yours has {host}:{settings.port}; --host {host} --take-over "
-                "replaces it without losing a request."
-            )
+def explain_taken_port(settings: GatewaySettings) -> str:
+    """What to do about a data port that a running Paceline of this user serves; empty if none
+    does."""
+    for host in (settings.host, *listed_hosts(settings.port)):
+        with contextlib.suppress(HostUnknown):
+            wanted, served = (PortAddress.of(one, settings.port) for one in (settings.host, host))
+            if served.conflicts_with(wanted) and has_owner(host, settings.port):
+                flag = "" if host == settings.host else f"--host {host} "
+                return (
+                    f" A Paceline of yours has {host}:{settings.port}; {flag}--take-over replaces "
+                    "it without losing a request."
+                )
     return ""
 
 
@@ -132,26 +107,20 @@ def _connect(addresses: Sequence[PortAddress]) -> list[tuple[Notice, socket.sock
     of other users: anybody can put one up, and would keep this process waiting."""
     found: list[tuple[Notice, socket.socket | None]] = []
     for notice in notices_about(addresses):
-        connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        connected.setblocking(False)
         try:
-            connected.connect(notice.path)
-            if is_own_user(connected):
-                found.append((notice, connected))
-                continue
+            connected = connect(notice.path, socket.SOCK_STREAM)
         except BlockingIOError:
             found.append((notice, None))
-        except OSError:  # the notice has just been taken down
-            pass
-        connected.close()
+        else:
+            if connected is not None:  # else the notice has just been taken down
+                found.append((notice, connected))
     return found
 
 
 def _is_taken(settings: GatewaySettings, address: PortAddress) -> bool:
     """Whether a port of these settings that conflicts with this one cannot be opened."""
     for host, port, setting in settings.ports:
-        wanted = address_of(host, port)
-        if wanted is not None and wanted.conflicts_with(address):
+        if PortAddress.of(host, port, setting).conflicts_with(address):
             try:
                 bind(host, port, setting, listens=False).close()
             except PortTaken:
@@ -163,13 +132,3 @@ async def _wait_closed(connected: socket.socket) -> None:
     """The other end sends nothing."""
     with contextlib.suppress(OSError):
         await asyncio.get_running_loop().sock_recv(connected, 1)
-
-
-def _hosts_served(names: Collection[str], port: int) -> list[str]:
-    """The hosts under which processes of this user serve this port."""
-    prefix, suffix = f"paceline-{os.getuid()}-", f"-{port}"
-    return [
-        name.removeprefix(prefix).removesuffix(suffix)
-        for name in names
-        if name.startswith(prefix) and name.endswith(suffix)
-    ]

@@ -70,7 +70,8 @@ async def serve(
     changes = GovernorChanges()
     async with contextlib.AsyncExitStack() as stack:
         signalled = stack.enter_context(shutdown_signals())
-        leaving = stack.enter_context(LeavingNotice(ports_of(plan.gateway)))
+        leaving = LeavingNotice(ports_of(plan.gateway))
+        stack.callback(leaving.withdraw)
         address = stack.enter_context(OwnerAddress())  # both held until the engines have ended
         handing_over = stack.enter_context(HandingOver(address, plan.start_timeout_s))
         engines = await stack.enter_async_context(Engines.open(plan, changes, taken, on_progress))

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
+from paceline.abstract_sockets import list_paths
 from paceline.gateway import GatewaySettings, leaving_notice
 from paceline.gateway.leaving_notice import (
     LeavingNotice,
     Notice,
     PortAddress,
-    abstract_names,
     notices_about,
     ports_of,
 )
@@ -57,57 +58,81 @@ def test_the_ports_of_the_settings_are_numeric_and_without_those_chosen_at_the_s
     (address,) = ports_of(settings)
     assert address.port == 7
     assert address.ip in ("127.0.0.1", "::1")
-    assert ports_of(GatewaySettings(host="unknown.invalid", port=7, admin_port=0)) == ()
+    assert ports_of(GatewaySettings(host="unknown.invalid", port=7, admin_port=0)) == []
 
 
-def test_a_notice_is_up_from_the_announcement_to_the_end_of_the_block(port: int) -> None:
+def paths(port: int) -> list[str]:
+    """The notices about this port."""
+    return [path for path in list_paths() if path.endswith(f"-{port}-127.0.0.1")]
+
+
+@contextlib.asynccontextmanager
+async def announced(port: int) -> AsyncIterator[tuple[LeavingNotice, str]]:
+    """The notices of this process, and the path of the one about this port."""
+    leaving = LeavingNotice([PortAddress("127.0.0.1", port)])
+    leaving.announce()
+    (path,) = paths(port)
+    yield leaving, path
+    leaving.withdraw()
+
+
+async def test_a_notice_is_up_from_the_announcement_to_the_withdrawal(port: int) -> None:
     address = PortAddress("127.0.0.1", port)
-
-    def names() -> list[str]:
-        return [name for name in abstract_names() if name.endswith(f"-{port}-127.0.0.1")]
-
-    with LeavingNotice([address]) as leaving:
-        assert names() == []
-        for _ in range(2):
-            leaving.announce()
-            (name,) = names()
-            assert f"-{os.getpid()}." in name
-        assert notices_about([address]) == []  # its own
-    assert names() == []
-
-
-def connect(name: str) -> socket.socket:
-    connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    connected.settimeout(60)
-    connected.connect("\0" + name)
-    return connected
-
-
-def test_connections_of_this_user_end_with_the_notice(port: int) -> None:
-    with LeavingNotice([PortAddress("127.0.0.1", port)]) as leaving:
+    leaving = LeavingNotice([address])
+    assert paths(port) == []
+    for _ in range(2):
         leaving.announce()
-        (name,) = (one for one in abstract_names() if one.endswith(f"-{port}-127.0.0.1"))
-        with connect(name) as one, connect(name) as other:
-            one.setblocking(False)
+        (path,) = paths(port)
+        assert f"-{os.getpid()}." in path
+    assert notices_about([address]) == []  # its own
+    for _ in range(2):
+        leaving.withdraw()
+        assert paths(port) == []
+
+
+async def connected(path: str) -> socket.socket:
+    client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    client.setblocking(False)
+    await asyncio.get_running_loop().sock_connect(client, path)
+    return client
+
+
+async def ended(client: socket.socket) -> None:
+    """Return when the other end is closed."""
+    with client, contextlib.suppress(ConnectionResetError):  # it was still in the queue
+        async with asyncio.timeout(60):
+            assert await asyncio.get_running_loop().sock_recv(client, 1) == b""
+
+
+async def test_connections_of_this_user_end_with_the_notice(port: int) -> None:
+    async with announced(port) as (leaving, path):
+        waiting = [await connected(path) for _ in range(2)]
+        for one in waiting:
             with pytest.raises(BlockingIOError):
                 one.recv(1)
-            one.settimeout(60)
-            leaving.withdraw()
-            for waiting in (one, other):
-                with contextlib.suppress(ConnectionResetError):  # it was still in the queue
-                    assert waiting.recv(1) == b""
+        leaving.withdraw()
+        for one in waiting:
+            await ended(one)
 
 
-def test_other_users_do_not_fill_the_queue_of_a_notice(
+async def test_other_users_do_not_fill_the_queue_of_a_notice(
     port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(leaving_notice, "is_own_user", lambda connected: False)
-    with LeavingNotice([PortAddress("127.0.0.1", port)]) as leaving:
-        leaving.announce()
-        (name,) = (one for one in abstract_names() if one.endswith(f"-{port}-127.0.0.1"))
+    async with announced(port) as (_, path):
         for _ in range(300):
-            with connect(name) as strange:
-                assert strange.recv(1) == b""
+            await ended(await connected(path))
+
+
+async def test_processes_that_are_too_many_to_be_held_wait_in_the_queue(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leaving_notice, "_MAX_WAITING", 2)
+    async with announced(port) as (leaving, path):
+        waiting = [await connected(path) for _ in range(4)]
+        leaving.withdraw()
+        for one in waiting:
+            await ended(one)
 
 
 def test_a_notice_of_the_same_pid_in_another_container_is_read(port: int) -> None:
@@ -120,12 +145,13 @@ def test_a_notice_of_the_same_pid_in_another_container_is_read(port: int) -> Non
 
 
 _ANNOUNCE = """
-import sys
+import asyncio, sys
 from paceline.gateway.leaving_notice import LeavingNotice, PortAddress
-leaving = LeavingNotice([PortAddress("0.0.0.0", int(sys.argv[1]))])
-leaving.announce()
-print("announced", flush=True)
-sys.stdin.read()
+async def announce():
+    LeavingNotice([PortAddress("0.0.0.0", int(sys.argv[1]))]).announce()
+    print("announced", flush=True)
+    sys.stdin.read()
+asyncio.run(announce())
 """
 
 
@@ -146,7 +172,9 @@ def test_the_notice_of_a_process_ends_with_it_however_it_ends(
     assert notices_about([address]) == []
 
 
-@pytest.mark.parametrize("text", ["", "x-8-127.0.0.1", "1-x-127.0.0.1", "1-8-", "1-8-host", "1"])
+@pytest.mark.parametrize(
+    "text", ["", "x.a-8-127.0.0.1", "1.a-x-127.0.0.1", "1.a-8-", "1.a-8-host", "1"]
+)
 def test_names_that_are_no_notices_are_not_read(port: int, text: str) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(f"\0paceline-leaving-{os.getuid()}-{text}")

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from paceline import abstract_sockets
 from paceline.cli import main
 from paceline.gateway.http import listening
 from paceline.gateway.keys.record import KeyRecord, hash_secret, make_key, render_line
 from paceline.gateway.leaving_notice import Notice, PortAddress
-from paceline.serve import predecessor
 from paceline.serve import run as serve_run
 from paceline.serve.handover import taking_over
 from paceline.serve.plan import ServePlan
@@ -125,6 +125,9 @@ UNUSABLE: dict[str, tuple[Callable[[], object], str, str]] = {
             _write("a", key_line(secret_sha256="0" * 64)),
         ),
         "keys: {file: k, admin_key_file: a}", "which is also in k",
+    ),
+    "an audit in the settings": (
+        lambda: None, "keys: {audit_file: ./paceline.yaml}", "and the settings file are the same",
     ),
     "an audit in the default file of the secret": (
         lambda: _write("k", key_line()), "keys: {file: k, audit_file: k.salt}", "the same file",
@@ -263,6 +266,43 @@ def test_an_entry_of_replicas_that_cannot_be_one_is_refused_by_both(
     assert "sk-1" not in check.output
 
 
+KEY_FILES = {
+    "the secret of the cache salts": "s",
+    "the default file of that secret": "k.salt",
+    "a link to the keys of clients": "link",
+    "a hard link to the keys of operators": "hard",
+    "the audit": "./audit",
+    "the settings": "paceline.yaml",
+}
+
+
+@pytest.mark.parametrize("key_file", KEY_FILES.values(), ids=KEY_FILES)
+def test_a_file_of_this_server_is_not_sent_to_a_replica_as_its_key(key_file: str) -> None:
+    """Each of them could be read as a key: one word."""
+    for name in ("k", "a"):
+        _write(name, key_line())
+    os.link("a", "hard")
+    Path("link").symlink_to("k")
+    _write("audit", '{"at":"2026"}\n')
+    salt = {"s": "salt_file: s, "}.get(key_file, "")
+    for name in ("s", "k.salt"):
+        _write(name, "0" * 64 + "\n")
+    check, _ = outcomes(
+        f"keys: {{file: k, {salt}admin_key_file: a, audit_file: audit}}\n"
+        f"replicas: [{{url: 'http://a:1'}}, {{url: 'http://b:1', key_file: {key_file}}}]\n"
+    )
+    assert check.exit_code == 2, check.output
+    assert "and replicas.1.key_file are the same file" in check.output
+
+
+def test_several_replicas_may_have_the_same_key() -> None:
+    _write("shared", "sk-1\n")
+    check, _ = outcomes(
+        "replicas: [{url: 'http://a:1', key_file: shared}, {url: 'http://b:1', key_file: shared}]\n"
+    )
+    assert check.exit_code == 0, check.output
+
+
 @pytest.fixture
 def taken_port() -> Iterator[int]:
     with socket.socket() as listener:
@@ -348,7 +388,7 @@ def test_only_the_ports_that_an_own_process_is_about_to_free_are_not_checked(
     noticed: str, is_own: bool, code: int,
     taken_port: int, free_port: int, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(predecessor, "is_own_user", lambda connected: is_own)
+    monkeypatch.setattr(abstract_sockets, "is_own_user", lambda connected: is_own)
     Path("paceline.yaml").write_text(
         f"server: {{port: {taken_port}, admin_port: {free_port}}}\n{REPLICAS}"
     )

@@ -10,10 +10,9 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
+from paceline import abstract_sockets
 from paceline.gateway import GatewaySettings
 from paceline.gateway.leaving_notice import Notice, PortAddress
-from paceline.serve import predecessor
-from paceline.serve.handover import owner_address
 from paceline.serve.handover.owner_address import path_of
 from paceline.serve.predecessor import (
     PredecessorStays,
@@ -163,7 +162,7 @@ async def test_the_notice_of_another_user_is_not_waited_for(
     ports: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Abstract addresses have no permissions: any user could keep this one's server down."""
-    monkeypatch.setattr(predecessor, "is_own_user", lambda connected: False)
+    monkeypatch.setattr(abstract_sockets, "is_own_user", lambda connected: False)
     with stopping(PIDS[0], ("127.0.0.1", ports[0])):
         async with starting(GatewaySettings(port=ports[0], admin_port=0)) as start:
             await start.task
@@ -219,7 +218,7 @@ async def test_a_process_of_another_container_with_the_same_pid_is_waited_for(
 def test_only_an_own_process_that_has_the_address_explains_a_taken_port(
     ports: tuple[int, int], is_own: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(owner_address, "is_own_user", lambda connected: is_own)
+    monkeypatch.setattr(abstract_sockets, "is_own_user", lambda connected: is_own)
     settings = GatewaySettings(port=ports[0], admin_port=0)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as holder:
         holder.bind(path_of("127.0.0.1", ports[0]))
@@ -236,29 +235,27 @@ async def test_a_process_that_does_not_end_in_time_is_named(ports: tuple[int, in
         await wait_for_predecessors(settings, lambda message: None, within_s=0)
 
 
-def served(*addresses: tuple[str, int]) -> list[str]:
-    """The names of the Unix sockets of processes that serve these data ports."""
-    return ["systemd", *(path_of(host, port)[1:] for host, port in addresses)]
-
-
 @pytest.mark.parametrize(
-    ("names", "expected"),
+    ("name", "expected"),
     [
-        (served(), ""),
-        (served(("127.0.0.1", 9)), ""),
-        (served(("127.0.0.2", 8)), ""),
-        (served(("127.0.0.1", 8)), "--take-over replaces it"),
-        (served(("0.0.0.0", 8)), "--host 0.0.0.0 --take-over replaces it"),
-        (served(("::", 8)), "--host :: --take-over replaces it"),
-        ([f"paceline-leaving-{os.getuid()}-7-8-127.0.0.1"], ""),
-        ([f"paceline-{os.getuid() + 1}-127.0.0.1-8"], ""),
+        ("systemd-{port}", ""),
+        ("paceline-{uid}-127.0.0.1-9", ""),
+        ("paceline-{uid}-127.0.0.2-{port}", ""),
+        ("paceline-{uid}-127.0.0.1-{port}", "yours has 127.0.0.1:{port}; --take-over replaces"),
+        ("paceline-{uid}-0.0.0.0-{port}", "--host 0.0.0.0 --take-over replaces it"),
+        ("paceline-{uid}-::-{port}", "--host :: --take-over replaces it"),
+        ("paceline-{uid}-unknown.invalid-{port}", ""),
+        ("paceline-leaving-{uid}-7-{port}-127.0.0.1", ""),
+        ("paceline-9{uid}-127.0.0.1-{port}", ""),
     ],
 )
 def test_a_taken_port_of_a_running_paceline_can_be_taken_over(
-    names: list[str], expected: str
+    ports: tuple[int, int], name: str, expected: str
 ) -> None:
-    text = explain_taken_port(
-        GatewaySettings(port=8), names, lambda host, port: path_of(host, port)[1:] in names
-    )
-    assert expected in text
+    port = ports[0]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as holder:
+        holder.bind("\0" + name.format(uid=os.getuid(), port=port))
+        holder.listen()
+        text = explain_taken_port(GatewaySettings(port=port))
+    assert expected.format(port=port) in text
     assert bool(text) == bool(expected)

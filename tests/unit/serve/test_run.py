@@ -18,10 +18,11 @@ from pathlib import Path
 import httpx
 import pytest
 
+from paceline import abstract_sockets
 from paceline.engine.launch.command import EngineCommand
 from paceline.gateway import GatewaySettings, PortTaken, RunningGateway
 from paceline.serve.engine_plan import EnginePlan
-from paceline.serve.handover import owner_address
+from paceline.serve.handover.owner_address import path_of
 from paceline.serve.plan import ServePlan
 from paceline.serve.run import serve
 
@@ -117,7 +118,7 @@ async def test_only_an_own_process_with_the_address_ends_a_start(
     plan: ServePlan, is_own: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Any user may bind the address first; then the port decides."""
-    monkeypatch.setattr(owner_address, "is_own_user", lambda connected: is_own)
+    monkeypatch.setattr(abstract_sockets, "is_own_user", lambda connected: is_own)
     with (
         socket.socket() as reserved,
         socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as holder,
@@ -125,7 +126,7 @@ async def test_only_an_own_process_with_the_address_ends_a_start(
         reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         reserved.bind(("127.0.0.1", 0))
         port = reserved.getsockname()[1]
-        holder.bind(owner_address.path_of("127.0.0.1", port))
+        holder.bind(path_of("127.0.0.1", port))
         holder.listen()
         chosen = replace(plan, gateway=replace(plan.gateway, port=port))
         if is_own:

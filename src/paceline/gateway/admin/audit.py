@@ -9,7 +9,6 @@ there is one of that name; values where they have passed their check.
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
 from collections.abc import Callable, Collection, Mapping
@@ -24,7 +23,7 @@ import msgspec
 from paceline.gateway.http.asgi import Scope
 from paceline.gateway.keys.access import Operator
 from paceline.gateway.keys.record import KeysUnusable
-from paceline.writable import check_writable_folder
+from paceline.writable import check_creatable
 
 logger = logging.getLogger(__name__)
 
@@ -154,9 +153,7 @@ def check_audit_file(path: Path | None) -> None:
         if os.path.lexists(path):
             os.close(os.open(path, _FLAGS))
         else:
-            check_writable_folder(path.absolute().parent)
-            if not path.absolute().parent.is_dir():
-                raise FileNotFoundError(errno.ENOENT, "its folder does not exist")
+            check_creatable(path)
     except OSError as error:
         raise KeysUnusable(
             f"keys.audit_file {path} cannot be written: {error.strerror}; set it to a path where a "

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from paceline.bounded_reading import read_regular
+from paceline.bounded_reading import read_bounded
 from paceline.gateway.keys.record import (
     MAX_FILE_BYTES,
     KeyRecord,
@@ -27,7 +27,6 @@ from paceline.gateway.keys.ring import KeyRing
 from paceline.gateway.time_limits import KEY_CHECK_PERIOD_S
 
 logger = logging.getLogger(__name__)
-
 
 _Version = tuple[int, int, int] | None
 """Inode, length and ctime (which covers changes of the mode) of the file that was read; None when
@@ -101,7 +100,7 @@ def change_text(path: Path, change: Callable[[str], str]) -> None:
 
 def read_text(path: Path) -> str:
     """The text of a file of keys, at most `MAX_FILE_BYTES`."""
-    return _read_bounded(path)[1]
+    return _read_text(path)[1]
 
 
 def create_private(path: Path, content: bytes) -> None:
@@ -124,7 +123,7 @@ def _read(path: Path, other: Path | None) -> tuple[os.stat_result, KeyRing]:
 
 
 def _read_records(path: Path) -> tuple[os.stat_result, tuple[KeyRecord, ...]]:
-    status, text = _read_bounded(path)
+    status, text = _read_text(path)
     try:
         return status, parse_records(text)
     except KeysUnusable as error:
@@ -144,17 +143,15 @@ def _refuse_shared(
             )
 
 
-def _read_bounded(path: Path) -> tuple[os.stat_result, str]:
+def _read_text(path: Path) -> tuple[os.stat_result, str]:
     try:
-        status, content = read_regular(path, MAX_FILE_BYTES + 1)
+        status, content = read_bounded(path, MAX_FILE_BYTES)
     except FileNotFoundError:
         raise KeysUnusable(
             f"{path} does not exist; paceline keys create creates it with its first key"
         ) from None
     except OSError as error:
         raise KeysUnusable(f"{path} cannot be read: {error.strerror}") from None
-    if len(content) > MAX_FILE_BYTES:
-        raise KeysUnusable(f"{path} is longer than the {MAX_FILE_BYTES} bytes allowed")
     try:
         return status, content.decode("utf-8-sig")  # some editors put a byte order mark in front
     except UnicodeDecodeError as error:

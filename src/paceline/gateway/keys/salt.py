@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import errno
 import hashlib
 import hmac
 import logging
@@ -21,10 +20,10 @@ import secrets
 import stat
 from pathlib import Path
 
-from paceline.bounded_reading import read_regular
+from paceline.bounded_reading import read_bounded
 from paceline.gateway.keys.file import create_private
 from paceline.gateway.keys.record import KeysUnusable
-from paceline.writable import check_writable_folder
+from paceline.writable import check_creatable
 
 logger = logging.getLogger(__name__)
 
@@ -64,16 +63,14 @@ def check_secret(path: Path) -> None:
         if os.path.lexists(path):
             _read(path)
             return
-        if not path.absolute().parent.is_dir():
-            raise FileNotFoundError(errno.ENOENT, "its folder does not exist")
-        check_writable_folder(path.absolute().parent)
+        check_creatable(path)
     except OSError as error:
         raise _unusable(path, error) from None
 
 
 def _read(path: Path) -> tuple[int, bytes]:
     """Mode of the file, and the secret."""
-    status, content = read_regular(path, _MAX_BYTES)
+    status, content = read_bounded(path, _MAX_BYTES)
     text = content.decode("ascii", "replace").strip()
     if not _SECRET.fullmatch(text):
         raise KeysUnusable(

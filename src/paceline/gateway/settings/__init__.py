@@ -8,7 +8,7 @@ from paceline.gateway.settings.admission import AdmissionSettings
 from paceline.gateway.settings.capture import CaptureSettings
 from paceline.gateway.settings.failures import FailureSettings
 from paceline.gateway.settings.fleet import FleetSettings
-from paceline.gateway.settings.gateway import GatewaySettings, is_loopback
+from paceline.gateway.settings.gateway import GatewaySettings
 from paceline.gateway.settings.json_limits import JsonLimits
 from paceline.gateway.settings.keys import KeySettings
 from paceline.gateway.settings.replica_entry import ReplicaEntry
@@ -22,5 +22,4 @@ __all__ = [
     "JsonLimits",
     "KeySettings",
     "ReplicaEntry",
-    "is_loopback",
 ]

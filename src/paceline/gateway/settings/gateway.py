@@ -137,7 +137,7 @@ class GatewaySettings:
                 f"max_buffered_bytes is {self.max_buffered_bytes}; with {self.workers} workers, "
                 f"which divide it, it must be at least {self.workers * _LEAST_OF_WORKER_BYTES}"
             )
-        if self.keys.admin_key_file is None and not is_loopback(self.admin_host):
+        if self.keys.admin_key_file is None and not _is_loopback(self.admin_host):
             raise ValueError(
                 f"admin_host is {self.admin_host!r}, where other machines can reach the admin "
                 "port, and there is no key for it; set keys.admin_key_file (paceline keys create "
@@ -150,7 +150,7 @@ class GatewaySettings:
         return JsonLimits(max_values=self.max_json_values)
 
 
-def is_loopback(host: str) -> bool:
+def _is_loopback(host: str) -> bool:
     """Whether only this machine can reach this address, as far as its text shows."""
     if host.lower() == "localhost":
         return True

@@ -18,7 +18,6 @@ class KeySettings:
     """Secret from which the tenants' cache salts are derived; None for `file` plus `.salt`."""
     metrics_need_key: bool = False
     """Whether `/metrics` requires the admin key too."""
-
     audit_file: Path | None = None
     """File of the changes made on the admin port; None to write them to the log."""
 
@@ -27,7 +26,6 @@ class KeySettings:
             raise ValueError(
                 "metrics_need_key is set, but there is no admin key; set keys.admin_key_file too"
             )
-
         if self.salt_file is not None and self.file is None:
             raise ValueError(
                 "salt_file is set, but there are no API keys, so it separates no tenants; set "

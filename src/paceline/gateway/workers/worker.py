@@ -86,7 +86,7 @@ class _Worker:
         return self._signals
 
     async def serve(self, listener: socket.socket) -> None:
-        leaving = LeavingNotice([PortAddress(*listener.getsockname()[:2])])
+        leaving = LeavingNotice([PortAddress.of(*listener.getsockname()[:2])])
         listening = asyncio.create_task(self._listen())
         reporting = asyncio.create_task(self._report_periodically())
         watching = asyncio.create_task(self._report_progress_periodically())

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from paceline.serve.handover.messages import HandOverBroken, Message
 from paceline.serve.handover.owner_address import wait_readable
-from paceline.serve.handover.packets import MAX_PACKET_BYTES, Packet, unpack
+from paceline.serve.handover.packets import MAX_PACKET_BYTES, packed, unpack
 
 
 class Connection:
@@ -26,12 +26,12 @@ class Connection:
     def send(self, message: Message, descriptors: Sequence[int] = ()) -> None:
         """Send one message. Raises `HandOverBroken`."""
         try:
-            with Packet(message) as packet:
-                passed = [*packet.descriptors, *descriptors]
+            with packed(message) as (packet, file):
+                passed = [*file, *descriptors]
                 if passed:
-                    socket.send_fds(self._socket, [packet.data], passed)
+                    socket.send_fds(self._socket, [packet], passed)
                 else:
-                    self._socket.send(packet.data)
+                    self._socket.send(packet)
         except OSError as error:
             raise HandOverBroken(f"it could not be reached: {error}") from None
 

@@ -9,7 +9,7 @@ import socket
 from collections.abc import AsyncIterator
 from types import TracebackType
 
-from paceline.peer_credentials import is_own_user, peer_pid
+from paceline.abstract_sockets import is_own_user, peer_pid
 from paceline.serve.handover.connection import Connection, has_peer_ended
 from paceline.serve.handover.messages import (
     TIMEOUT_S,

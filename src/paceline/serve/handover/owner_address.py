@@ -12,36 +12,39 @@ import socket
 import time
 from types import TracebackType
 
-from paceline.peer_credentials import is_own_user
+from paceline.abstract_sockets import connect, list_paths, listen
 
+_MAX_WAITING = 4
+"""Processes that may wait to be answered. Chosen empirically."""
 _CHECK_S = 0.02
 """Time between two attempts to bind the address. Chosen empirically."""
 
 
 def path_of(host: str, port: int) -> str:
-    """The abstract path for the process of this user that serves this data port.
-
-    Like the port itself, it is private to the network namespace, and no file is left over.
-    """
+    """The abstract path for the process of this user that serves this data port."""
     return f"\0paceline-{os.getuid()}-{host}-{port}"
+
+
+def listed_hosts(port: int) -> list[str]:
+    """The hosts of all addresses for this data port, which other users may have bound."""
+    prefix, _, suffix = path_of("*", port).partition("*")
+    return [
+        path.removeprefix(prefix).removesuffix(suffix)
+        for path in list_paths()
+        if path.startswith(prefix) and path.endswith(suffix)
+    ]
 
 
 def connect_to_owner(host: str, port: int, timeout_s: float = 0) -> socket.socket | None:
     """A connection to the process of this user that serves this data port; None if there is none.
 
-    Another user may have bound the address, and has no part in anything. A process that does not
-    answer within this time is not believed to be there: if it is, it has the port.
+    A process that does not answer within this time is not believed to be there: if it is, it has
+    the port.
     """
-    connected = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    connected.settimeout(timeout_s)
     try:
-        connected.connect(path_of(host, port))
-        if is_own_user(connected):
-            return connected
-    except OSError:
-        pass
-    connected.close()
-    return None
+        return connect(path_of(host, port), socket.SOCK_SEQPACKET, timeout_s)
+    except BlockingIOError:
+        return None
 
 
 def has_owner(host: str, port: int) -> bool:
@@ -77,18 +80,9 @@ class OwnerAddress:
     def acquire(self, host: str, port: int) -> bool:
         """Bind the address of this data port, unless it is held already; False if another process
         has it."""
-        if self._listener is not None:
-            return True
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        try:
-            listener.bind(path_of(host, port))
-            listener.listen(4)
-        except OSError:
-            listener.close()
-            return False
-        listener.setblocking(False)
-        self._listener = listener
-        return True
+        if self._listener is None:
+            self._listener = listen(path_of(host, port), socket.SOCK_SEQPACKET, _MAX_WAITING)
+        return self._listener is not None
 
     async def acquire_within(self, host: str, port: int, timeout_s: float) -> bool:
         """The same, if the address becomes free within this time: a process that ends closes its

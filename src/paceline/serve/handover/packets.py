@@ -6,7 +6,9 @@ memory, whose descriptor travels with a short packet, before all others.
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 
 import msgspec
 
@@ -25,32 +27,23 @@ _IN_FILE = b"in file"
 """The packet whose message lies in a file. It is no JSON."""
 
 
-class Packet:
-    """A packed message and its descriptors; closes the file at the end of the block."""
-
-    def __init__(self, message: Message) -> None:
-        """Raises `HandOverBroken` when the message is too long."""
-        encoded = msgspec.json.encode(message)
-        self.data = encoded
-        self.descriptors: list[int] = []
-        if len(encoded) <= _MAX_INLINE_BYTES:
-            return
-        if len(encoded) > _MAX_FILE_BYTES:
-            raise HandOverBroken(
-                f"a message of {len(encoded)} bytes, where {_MAX_FILE_BYTES} are allowed; remove "
-                "replicas that were added at run time"
-            )
-        file = os.memfd_create("paceline hand-over", os.MFD_CLOEXEC)
-        self.data, self.descriptors = _IN_FILE, [file]
-        with os.fdopen(os.dup(file), "wb") as writing:
-            writing.write(encoded)
-
-    def __enter__(self) -> Packet:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for file in self.descriptors:
-            os.close(file)
+@contextlib.contextmanager
+def packed(message: Message) -> Iterator[tuple[bytes, list[int]]]:
+    """The packet of a message, and the descriptor of its file if it needs one, which is closed at
+    the end of the block. Raises `HandOverBroken` when the message is too long."""
+    encoded = msgspec.json.encode(message)
+    if len(encoded) <= _MAX_INLINE_BYTES:
+        yield encoded, []
+        return
+    if len(encoded) > _MAX_FILE_BYTES:
+        raise HandOverBroken(
+            f"a message of {len(encoded)} bytes, where {_MAX_FILE_BYTES} are allowed; remove "
+            "replicas that were added at run time"
+        )
+    with os.fdopen(os.memfd_create("paceline hand-over"), "wb") as file:
+        file.write(encoded)
+        file.flush()
+        yield _IN_FILE, [file.fileno()]
 
 
 def unpack(data: bytes, descriptors: list[int]) -> Message:

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from paceline.serve.handover import owner_address, taking_over
+from paceline import abstract_sockets
+from paceline.serve.handover import taking_over
 from paceline.serve.handover.owner_address import OwnerAddress, has_owner, path_of
 from paceline.serve.handover.taking_over import TakeOver
 
@@ -40,7 +41,7 @@ async def test_a_process_that_connects_while_accepting_is_cancelled_is_accepted_
 @pytest.fixture
 def held_by_another_user(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
     """Abstract addresses have no permissions: anybody may bind one first."""
-    monkeypatch.setattr(owner_address, "is_own_user", lambda connected: False)
+    monkeypatch.setattr(abstract_sockets, "is_own_user", lambda connected: False)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as holder:
         holder.bind(path_of(HOST, PORT))
         holder.listen(0)
