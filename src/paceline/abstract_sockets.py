@@ -36,7 +36,7 @@ def connect(path: str, kind: socket.SocketKind, timeout_s: float = 0) -> socket.
     """A connection to the process of this user that has the address; None if there is none.
 
     Another user may have bound it, and has no part in anything. Without `timeout_s`, raises
-    BlockingIOError while the queue of the address is full, whoever has it.
+    BlockingIOError while the queue of the address is full, also if another user has it.
     """
     connected = socket.socket(socket.AF_UNIX, kind)
     connected.settimeout(timeout_s)

@@ -129,7 +129,7 @@ async def test_processes_that_are_too_many_to_be_held_wait_in_the_queue(
 ) -> None:
     monkeypatch.setattr(leaving_notice, "_MAX_WAITING", 2)
     async with announced(port) as (leaving, path):
-        waiting = [await connected(path) for _ in range(4)]
+        waiting = [await connected(path) for _ in range(3)]
         leaving.withdraw()
         for one in waiting:
             await ended(one)

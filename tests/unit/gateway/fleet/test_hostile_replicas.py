@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from paceline.gateway import ReplicaEntry
-from paceline.gateway.admin.replica_admin import list_names
+from paceline.gateway.http.errors import listed
 from paceline.gateway.settings.fleet import MAX_REPLICAS, FleetSettings
 from unit.gateway.conftest import chat, until
 from unit.gateway.fake_engine import MODEL
@@ -153,8 +153,8 @@ async def test_the_number_of_replicas_is_bounded(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_message_lists_some_of_many_names() -> None:
-    assert list_names([]) == "none"
-    assert list_names(["a", "b"]) == "a, b"
-    text = list_names([f"r{i}-" + "n" * 90 for i in range(MAX_REPLICAS)])
+    assert listed([]) == ""
+    assert listed(["a", "b"]) == "a, b"
+    text = listed([f"r{i}-" + "n" * 90 for i in range(MAX_REPLICAS)])
     assert text.endswith("and 492 more")
     assert len(text) < 3000
