@@ -1,0 +1,161 @@
+"""`CostTable`: the duration of a step, measured at the start of an engine.
+
+A step verifies the drafts of the step before and then makes new ones. Both parts are measured over
+the number of requests n, because both grow with it in their own way:
+
+    seconds(n, w, k, c) = verify(n, w) + draft(n, k)
+                        + (context + draft_context * k) * (c - n * measured context)
+
+with w draft tokens verified per request, k tokens drafted per request, and c tokens in the KV cache
+of all requests. Between two numbers of requests, and beyond the last one, a part is linear in n;
+between two widths and two lengths as well. Keeping the two parts apart also gives the cost of a
+step that verifies other numbers of tokens than it drafts, which no table over the draft length
+alone has.
+
+Measured on two-core CPUs, a linear formula over n, w and k errs by 10 to 13 % per cell, and
+choosing draft lengths from the table of another day costs 0.07 % on average.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from typing import Any
+
+LEAST_STEP_S = 1e-7
+"""Lower bound of a step's duration, so that a rate can be computed from it."""
+
+
+@dataclass(frozen=True, slots=True)
+class CostTable:
+    """Durations in seconds, of shape (num_sizes, num_lengths) each.
+
+    >>> table = CostTable((1, 3), (0, 2), ((0.02, 0.03), (0.04, 0.09)), ((0.0, 0.01), (0.0, 0.03)))
+    >>> round(table.step_s(2, verified_tokens=2, draft_length=1), 3)  # between sizes and lengths
+    0.055
+    """
+
+    sizes: tuple[int, ...]
+    """Numbers of requests that were measured, ascending from 1."""
+    lengths: tuple[int, ...]
+    """Draft tokens per request that were measured, ascending from 0."""
+    verify_s: tuple[tuple[float, ...], ...]
+    """A step that verifies each of `lengths` draft tokens per request, and drafts none."""
+    draft_s: tuple[tuple[float, ...], ...]
+    """What it adds to draft each of `lengths` tokens per request: 0 for none of them."""
+    context_tokens: int = 0
+    """Tokens in the KV cache of each measured request."""
+    context_s: float = 0.0
+    """Seconds that a further token of context adds to the target's pass."""
+    draft_context_s: float = 0.0
+    """Seconds that a further token of context adds to each pass of the draft model."""
+
+    def __post_init__(self) -> None:
+        for name in ("sizes", "lengths"):
+            values = getattr(self, name)
+            if not values or any(a >= b for a, b in pairwise(values)):
+                raise ValueError(f"{name} is {values}; it must be ascending, with one entry or more")
+        if self.sizes[0] < 1 or self.lengths[0] != 0:
+            raise ValueError(
+                f"sizes begin with {self.sizes[0]} and lengths with {self.lengths[0]}; sizes must "
+                "be at least 1, and the first length 0"
+            )
+        shape = (len(self.sizes), len(self.lengths))
+        for name in ("verify_s", "draft_s"):
+            rows = getattr(self, name)
+            if len(rows) != shape[0] or any(len(row) != shape[1] for row in rows):
+                raise ValueError(f"{name} must have shape {shape}, (num_sizes, num_lengths)")
+            if any(not 0.0 <= value < math.inf for row in rows for value in row):
+                raise ValueError(f"{name} is {rows}; each entry must be finite and not negative")
+        for name in ("context_tokens", "context_s", "draft_context_s"):
+            value = getattr(self, name)
+            if not 0.0 <= value < math.inf:
+                raise ValueError(f"{name} is {value}; it must be finite and not negative")
+
+    def verify_row(self, num_requests: int) -> list[float]:
+        """Seconds of a step that verifies 0, 1, … up to the last of `lengths` draft tokens of each
+        of `num_requests`, and drafts none; shape (lengths[-1] + 1,)."""
+        return self._row(self.verify_s, num_requests)
+
+    def draft_row(self, num_requests: int) -> list[float]:
+        """Seconds that drafting 0, 1, … tokens for each of `num_requests` adds; shape as above."""
+        return self._row(self.draft_s, num_requests)
+
+    def step_s(
+        self,
+        num_requests: int,
+        *,
+        verified_tokens: float,
+        draft_length: int,
+        context_tokens: int | None = None,
+    ) -> float:
+        """Seconds of one step; `context_tokens` is that of all requests, None for as measured."""
+        verify, draft = self.verify_row(num_requests), self.draft_row(num_requests)
+        seconds = at(verify, verified_tokens / num_requests) + at(draft, draft_length)
+        return max(
+            seconds + self.context_excess_s(num_requests, context_tokens, draft_length),
+            LEAST_STEP_S,
+        )
+
+    def context_excess_s(
+        self, num_requests: int, context_tokens: int | None, draft_length: int
+    ) -> float:
+        """Seconds that the context adds beyond the measured one; negative for a shorter one."""
+        if context_tokens is None:
+            return 0.0
+        excess = context_tokens - num_requests * self.context_tokens
+        return (self.context_s + self.draft_context_s * draft_length) * excess
+
+    def _row(self, rows: Sequence[Sequence[float]], num_requests: int) -> list[float]:
+        sizes = self.sizes
+        if len(sizes) == 1:
+            measured = list(rows[0])
+        else:
+            above = min(max(bisect_right(sizes, num_requests), 1), len(sizes) - 1)
+            low, high = sizes[above - 1], sizes[above]
+            share = (num_requests - low) / (high - low)
+            measured = [
+                max(a + share * (b - a), 0.0)
+                for a, b in zip(rows[above - 1], rows[above], strict=True)
+            ]
+        filled = [measured[0]]
+        for (low, a), (high, b) in pairwise(zip(self.lengths, measured, strict=True)):
+            filled.extend(
+                a + (length - low) / (high - low) * (b - a) for length in range(low + 1, high + 1)
+            )
+        return filled
+
+
+def at(row: Sequence[float], length: float) -> float:
+    """The value of a row at a length that may lie between two entries, or beyond the last.
+
+    >>> at([1.0, 2.0, 4.0], 1.5), at([1.0, 2.0, 4.0], 3)
+    (3.0, 6.0)
+    """
+    last = len(row) - 1
+    if last == 0:
+        return row[0]
+    low = min(int(length), last - 1)
+    return row[low] + (length - low) * (row[low + 1] - row[low])
+
+
+def table_from(document: Mapping[str, Any]) -> CostTable:
+    """The table that `dict_of` turned into JSON values. Raises ValueError, TypeError or KeyError
+    for anything else."""
+    return CostTable(
+        sizes=tuple(document["sizes"]),
+        lengths=tuple(document["lengths"]),
+        verify_s=tuple(map(tuple, document["verify_s"])),
+        draft_s=tuple(map(tuple, document["draft_s"])),
+        context_tokens=document["context_tokens"],
+        context_s=document["context_s"],
+        draft_context_s=document["draft_context_s"],
+    )
+
+
+def dict_of(table: CostTable) -> dict[str, Any]:
+    """The table as JSON values."""
+    return asdict(table)
