@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
+from paceline.governor.acceptance.confidence_map import Floats
 from paceline.governor.values import DraftPlan, EngineLoad, StepSample
 
 
@@ -44,3 +45,18 @@ class KnowsStepTime(Protocol):
     step_seconds: Sequence[float]
     """Seconds of a step without prompt tokens at each draft length from 0 on, under the load of the
     last plan that needed them; shape (num_lengths,), empty before. Each is above 0."""
+
+
+@runtime_checkable
+class ChoosesWidths(Protocol):
+    """A policy that chooses how many drafts of each request are verified."""
+
+    def choose_widths(self, confidences: Floats, classes: Sequence[str]) -> Sequence[int]:
+        """Draft tokens of each request to verify, (num_requests,), from 0 to num_passes.
+
+        Called after a step has drafted by the latest plan, if that had a rule, with the draft
+        model's confidences, (num_requests, num_passes), and the class of each request. Must not
+        depend on the drafted tokens themselves (`drafting.drafting_round`). Mutates the policy: it
+        sets the price of the next step.
+        """
+        ...

@@ -12,11 +12,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from paceline.governor.costs.cost_table import CostTable
 from paceline.governor.policy import Policy
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]*")
 _PARAMETER_NAME = re.compile(r"[a-z][a-z0-9_]*")
-_RESERVED = ("max_draft_length", "max_step_s", "name", "policy")
+_RESERVED = ("max_draft_length", "max_step_s", "cost_table", "name", "policy")
 """Arguments of `create_policy` and `check_policy`, which take a policy's parameters beside them."""
 _TYPE_WORDS = {
     bool: "true or false",
@@ -131,6 +132,9 @@ class PolicyDefinition:
     parameters: tuple[Parameter, ...] = ()
     takes_max_step_s: bool = False
     """Whether `create` also takes `max_step_s`, the objective for the time of one step."""
+    takes_cost_table: bool = False
+    """Whether `create` also takes `cost_table`, the durations measured at the start of the engine;
+    None where there are none."""
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -175,11 +179,14 @@ class PolicyDefinition:
         max_draft_length: int,
         parameters: Mapping[str, Any],
         max_step_s: float = math.inf,
+        cost_table: CostTable | None = None,
     ) -> Policy:
         """A new policy; ValueError says which value is wrong, or what its constructor raised."""
         values = self.read_parameters(parameters)
         if self.takes_max_step_s:
             values["max_step_s"] = max_step_s
+        if self.takes_cost_table:
+            values["cost_table"] = cost_table
         try:
             return self.create(max_draft_length, **values)
         except ValueError:

@@ -6,9 +6,11 @@ All values are frozen and validate themselves. Nothing here knows vLLM.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from operator import gt
+
+from paceline.governor.drafting.draft_rule import DraftRule
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,13 @@ class StepSample:
     """Draft tokens requested of each judged request, (num_judged,), where they differ; empty where
     `requested_draft_length` was requested of all. They differ where requests cap their drafts, and
     where the drafts were made in different steps."""
+    classes: tuple[str, ...] = ()
+    """Class of each judged request, (num_judged,), such as "greedy": how it samples and what binds
+    its answer. Empty where the engine does not report them."""
+    confidences: tuple[tuple[float, ...], ...] = ()
+    """The draft model's confidence in each verified draft token of each judged request, (num_judged,)
+    tuples of `drafted` entries: the largest probability of the distribution that the token was drawn
+    from. Empty where the engine does not report them."""
     num_ended: int = 0
     """Requests whose answer ended in this step."""
     replay_scores: ReplayScores | None = None
@@ -135,6 +144,13 @@ class StepSample:
                 f"requested has {len(self.requested)} entries, drafted {len(self.drafted)}; "
                 "it needs one per judged request, or none at all"
             )
+        if self.classes and len(self.classes) != len(self.drafted):
+            raise ValueError(
+                f"classes has {len(self.classes)} entries, drafted {len(self.drafted)}; "
+                "it needs one per judged request, or none at all"
+            )
+        if self.confidences and tuple(map(len, self.confidences)) != self.drafted:
+            raise ValueError("confidences needs one entry for each token of drafted, or none at all")
         if self.duration_s is not None and not self.duration_s >= 0:
             raise ValueError(f"duration_s is {self.duration_s}; it must not be negative")
 
@@ -165,6 +181,14 @@ class EngineLoad:
     num_prefilling: int = 0
     """Requests that compute a part of their prompt and not its end: they yield no token, and
     nothing is drafted for them."""
+    reports_confidences: bool = False
+    """Whether the engine reports confidences before it verifies, and lets the policy choose how many
+    drafts of each request are verified (`ChoosesWidths`)."""
+    ends_drafts_early: bool = False
+    """Whether it also ends drafting before the planned length by `DraftPlan.rule`."""
+    classes: Mapping[str, int] = field(default_factory=dict)
+    """Number of decoding requests by class (see `StepSample.classes`); empty where the engine does
+    not report them."""
 
     @property
     def num_decoding(self) -> int:
@@ -220,6 +244,8 @@ class DraftPlan:
     """True when the length is not the one believed best but a probe."""
     expected_tokens_per_s: float | None = None
     """The policy's expectation for this length; None where it has none."""
+    rule: DraftRule | None = None
+    """How drafting ends before `draft_length`; None for never."""
 
     def __post_init__(self) -> None:
         if self.draft_length < 0:

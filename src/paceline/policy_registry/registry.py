@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from paceline.governor.costs.cost_table import CostTable
 from paceline.governor.policies.builtin import BUILTIN_POLICIES
 from paceline.governor.policy import Policy
 from paceline.governor.policy_definition import PolicyDefinition
@@ -58,12 +59,18 @@ def load_policies() -> list[str]:
 
 
 def create_policy(
-    name: str, *, max_draft_length: int, max_step_s: float = math.inf, **parameters: Any
+    name: str,
+    *,
+    max_draft_length: int,
+    max_step_s: float = math.inf,
+    cost_table: CostTable | None = None,
+    **parameters: Any,
 ) -> Policy:
     """Build the policy called `name`.
 
     `max_draft_length` is the engine's ceiling. `max_step_s` is the objective for the time of a
-    step, for policies that keep one. `parameters` are the policy's own (docs/policies.md); None
+    step, for policies that keep one; `cost_table` has the durations measured at the start of the
+    engine, for policies that use them. `parameters` are the policy's own (docs/policies.md); None
     counts as not given. A parameter that only another built-in policy has is ignored, so that one
     set of settings can serve several policies. ValueError says what was given and what is allowed.
     """
@@ -75,7 +82,10 @@ def create_policy(
         if key in own or (value is not None and key not in _BUILTIN_PARAMETERS)
     }
     return definition.build(
-        max_draft_length=max_draft_length, parameters=given, max_step_s=max_step_s
+        max_draft_length=max_draft_length,
+        parameters=given,
+        max_step_s=max_step_s,
+        cost_table=cost_table,
     )
 
 

@@ -1,186 +1,188 @@
-"""The default policy: the draft length with the most expected tokens per second.
+"""The default policy: the draft length with the most expected tokens per second, at every step.
 
-The best length by `step_forecast` is chosen, by comparing all of them. It replaces the length in
-force when its gain exceeds one standard error of the gain, so that noise causes no flapping; the
-error counts up to a bound, so that a length that was never drafted is tried. Leaving length 0
-where the drafter rested also needs a gain over `_DWELL_STEPS` that exceeds the time that it takes
-to catch up; or steps at length 0 whose forgone gain adds up to that time (as in the ski rental
-problem: the loss against knowing the dwell is then bounded by a factor of two).
+The lengths are compared by `forecast`: acceptance by class of request, cost by the table measured at
+the start of the engine. The best one is taken, without hysteresis: on recorded drafts every rule
+that delayed a change, or drafted in order to measure a cost, lost more than it gained
+(docs/experiments/governor.md).
 
-The first steps, at lengths 4, 1 and 0, teach the cost model its slopes (`first_profile`); the
-longest length is not among them, since it is expensive with many requests. Afterwards the first
-step of a size says nothing about its cost (`first_uses`), and exploration keeps the estimates of
-unused lengths current, all of it paid from one `ExplorationBudget`: replay scoring where the engine
-supports it, at any length; otherwise bursts while off, unless the engine reports first-token
-verdicts for free; single steps at an adjacent length (`adjacent_length_probe`), and steps without
-drafts (`undrafted_trial`). After a change of load the budget is granted more, and the next
-exploration need not wait (`load_change`).
+Where the engine reports how sure the draft model is, requests get different numbers of verified
+tokens: a token is verified while its chance is worth its price (`drafting`). Where drafting may also
+end early, a step may draft up to the ceiling, and stops when no further pass is worth its time.
+
+At length 0 nothing is learned about acceptance. So one step in 16 drafts one token, and fewer if
+that shows nothing new (`undrafted_pause`).
 
 With an objective for the time between two chunks of an answer, lengths whose step would take longer
-are left out, probes included: goodput under a constraint.
-
-Where requests differ, tokens are weighted by how much they shorten the request's stay
-(`request_weights`); one length is chosen for all requests.
+are left out: goodput under a constraint.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
-from paceline.governor.estimates.acceptance import AcceptanceModel
-from paceline.governor.estimates.answer_length import AnswerLength
-from paceline.governor.estimates.cost import CostModel
-from paceline.governor.estimates.first_uses import FirstUses
-from paceline.governor.estimates.step_forecast import StepForecast, make_forecast
-from paceline.governor.exploration.adjacent_length_probe import AdjacentLengthProbe
-from paceline.governor.exploration.bursts import Bursts
-from paceline.governor.exploration.exploration_budget import FIRST_TOKEN_SHARE, ExplorationBudget
-from paceline.governor.exploration.first_profile import FirstProfile
-from paceline.governor.exploration.load_change import LoadChange
-from paceline.governor.exploration.replay_scoring import ReplayScoringSchedule
-from paceline.governor.exploration.undrafted_trial import UndraftedTrial
+import numpy as np
+
+from paceline.governor.acceptance.acceptance_by_class import AcceptanceByClass
+from paceline.governor.acceptance.confidence_map import ConfidenceMaps, Floats, logits_of
+from paceline.governor.costs.cost_model import CostModel
+from paceline.governor.costs.cost_table import CostTable
+from paceline.governor.costs.prompt_share import PromptShare
+from paceline.governor.drafting.draft_rule import DraftRule
+from paceline.governor.drafting.drafting_round import DraftingRound
+from paceline.governor.drafting.width_price import WidthPrice
+from paceline.governor.forecast import StepForecast, make_forecast
+from paceline.governor.policies.undrafted_pause import UndraftedPause
 from paceline.governor.policy_definition import PolicyDefinition
 from paceline.governor.values import DraftPlan, EngineLoad, StepSample
 
-# All chosen empirically on the simulator.
-_COST_ERROR = 0.01
-"""Relative standard error of the ratio of two lengths' step times."""
-_MAX_DOUBT = 0.036
-_DWELL_STEPS = 100.0
+_SHOWN_POSITIONS = 4
 
 
 class GoodputPolicy:
     """Maximises expected tokens per second. One instance per engine."""
 
-    name = "goodput"
-    uses_request_weights = True
-    """Whether a verdict counts by its request's weight (`request_weights`)."""
+    chooses_widths = True
+    """Whether requests get different numbers of verified tokens where the engine can."""
 
-    def __init__(self, max_draft_length: int, *, max_step_s: float = math.inf) -> None:
-        """`max_step_s` is the objective for the time between two chunks of an answer."""
+    def __init__(
+        self,
+        max_draft_length: int,
+        *,
+        max_step_s: float = math.inf,
+        cost_table: CostTable | None = None,
+    ) -> None:
+        """`max_step_s` is the objective for the time between two chunks of an answer. `cost_table`
+        is None where no cost was measured."""
         if max_draft_length < 1:
             raise ValueError(f"max_draft_length is {max_draft_length}; it must be at least 1")
         if not max_step_s > 0.0:
             raise ValueError(f"max_step_s is {max_step_s}; it must be positive")
         self._max_step_s = max_step_s
-        self._acceptance = AcceptanceModel(
-            max_draft_length, uses_request_weights=self.uses_request_weights
-        )
-        self._cost = CostModel()
-        self._first_uses = FirstUses()
-        self._answers = AnswerLength()
-        self._budget = ExplorationBudget()
-        self._adjacent_probe = AdjacentLengthProbe(self._acceptance, self._cost, self._budget)
-        self._undrafted_trial = UndraftedTrial(self._cost, self._budget)
-        self._bursts = Bursts(self._budget, self._cost)
-        self._load_change = LoadChange()
-        self._replay_scoring = ReplayScoringSchedule(self._budget)
-        self._length = min(2, max_draft_length)
-        self._forgone_s = 0.0  # by staying at length 0 since it was last the best
+        self._acceptance = AcceptanceByClass(max_draft_length)
+        self._cost = CostModel(cost_table, max_draft_length)
+        self._prompts = PromptShare()
+        self._pause = UndraftedPause()
+        self._maps = ConfidenceMaps()
+        self._price = WidthPrice()
+        self._load: EngineLoad | None = None
+        self._rule: DraftRule | None = None
         self.step_seconds: Sequence[float] = ()
         """See `KnowsStepTime`."""
-        self._profile = FirstProfile(sorted({0, 1, min(4, max_draft_length)}, reverse=True))
 
     def observe(self, sample: StepSample) -> None:
         """Learn acceptance from every step, cost from the clean ones."""
         self._acceptance.observe(sample)
-        costed = self._first_uses.without_cost(sample)
-        self._cost.observe(costed if self._profile.is_finished else sample)
-        self._profile.observe(sample)
-        self._answers.observe(sample)
-        self._adjacent_probe.observe(sample)
-        self._undrafted_trial.observe(sample)
-        self._bursts.observe(sample)
-        self._replay_scoring.observe(sample)
+        self._cost.observe(sample)
+        self._prompts.observe(sample)
+        if sample.confidences:
+            self._learn_confidences(sample)
 
     def plan(self, load: EngineLoad) -> DraftPlan:
-        """The best length, or a probe when one is due and the budget covers it."""
-        ceiling = load.max_draft_length
-        if load.num_requests == 0 or ceiling == 0:
-            length = load.longest_allowed(self._length)
-            return DraftPlan(length, "no requests or no drafting allowed")
-        profiled = self._profile.next_length(load)
-        if profiled is not None:
-            return DraftPlan(profiled, "profile: learning the cost", is_exploring=True)
-        if not self._cost.is_ready:
-            return DraftPlan(load.longest_allowed(self._length), "prior: no clean step yet")
-        forecast = make_forecast(
-            load, self._acceptance, self._cost, answer_tokens=self._answers.tokens
-        ).within(self._max_step_s)
+        """The best length; at 0 now and then a look at what a draft would do."""
+        self._load, self._rule = load, None
+        if load.num_requests == 0 or load.max_draft_length == 0:
+            return DraftPlan(0, "no requests or no drafting allowed")
+        forecast = make_forecast(load, self._acceptance, self._cost, self._prompts.per_output)
         self.step_seconds = forecast.seconds
-        forecast = self._weigh(load, forecast)
-        self._length = self._choose(load, forecast)
-        self._budget.earn(forecast.seconds[self._length])
-        granted_steps = self._load_change.granted_steps(load.num_requests, self._length)
-        if granted_steps:
-            self._budget.grant(granted_steps, forecast.seconds[self._length])
-            self._bursts.hasten()
-            self._undrafted_trial.hasten()
-        probe = self._explore(load, forecast)
-        if probe is not None:
-            return probe
-        expected = forecast.tokens[self._length] / forecast.seconds[self._length]
-        plan = DraftPlan(
-            self._length,
-            f"{self.name}: {expected:.0f} tokens/s expected, best of 0-{ceiling}",
-            expected_tokens_per_s=expected,
+        forecast = self._weigh(load, forecast).within(self._max_step_s)
+        lengths = load.allowed_below(len(forecast.values))
+        length = forecast.best(lengths)
+        if self.chooses_widths and load.reports_confidences and len(lengths) > 1:
+            self._rule = self._rule_for(load, forecast, max(length, lengths[1]))
+            if load.ends_drafts_early:
+                length = lengths[-1] if self._is_worth_starting(load, self._rule) else 0
+        if length == 0:
+            self._price.forget()
+            self._rule = None
+            if len(lengths) > 1 and self._pause.is_over(load.num_requests, load.classes):
+                return DraftPlan(lengths[1], "off: one draft to see acceptance", is_exploring=True)
+        else:
+            self._pause.ended()
+        return DraftPlan(
+            length,
+            self._reason(length, load, forecast),
+            expected_tokens_per_s=forecast.tokens[length] / forecast.seconds[length],
+            rule=self._rule,
         )
-        if load.has_replay_scoring:
-            tokens = self._replay_scoring.due(forecast.seconds[self._length])
-            if tokens:
-                return replace(plan, replay_scoring_tokens=tokens)
-        if load.has_first_token_verdicts and self._length == 0:
-            self._budget.pay(FIRST_TOKEN_SHARE * forecast.seconds[0])
-            return replace(plan, requests_first_tokens=True)
-        return plan
+
+    def choose_widths(self, confidences: Floats, classes: Sequence[str]) -> Sequence[int]:
+        """See `ChoosesWidths`."""
+        num_requests, num_passes = confidences.shape
+        if self._rule is None or self._load is None or not confidences.size:
+            return [num_passes] * num_requests
+        drafting = DraftingRound(self._rule, classes)
+        for column in confidences.T:
+            drafting.add_pass(column)
+        widths, load, cost = drafting.widths(), self._load, self._cost
+
+        def step_s(verified_tokens: int) -> float:
+            return cost.step_s(
+                load.num_requests, load.context_tokens, verified_tokens, num_passes
+            )
+
+        self._price.settle(drafting.survival, step_s)
+        return widths
 
     def _weigh(self, load: EngineLoad, forecast: StepForecast) -> StepForecast:
         """The forecast whose values are the objective of this policy."""
         return forecast
 
-    def _choose(self, load: EngineLoad, forecast: StepForecast) -> int:
-        values = forecast.values
-        best = max(load.allowed_below(len(values)), key=values.__getitem__)
-        now = load.longest_allowed(min(self._length, len(values) - 1))
-        gain = math.log(values[best] / values[now]) - self._doubt(best, now)
-        is_better = gain > 0.0
-        if now == 0 and is_better:
-            is_better = self._pays_for_catching_up(load, gain * forecast.seconds[0])
-        else:
-            self._forgone_s = 0.0
-        chosen = best if is_better else now
-        if chosen == 0 and self._length != 0:
-            self._bursts.switched_off()
-        return chosen
+    def _rule_for(self, load: EngineLoad, forecast: StepForecast, length: int) -> DraftRule:
+        """`length` is the best uniform one."""
+        cost, num_requests = self._cost, load.num_requests
+        num_tokens = load.num_decoding * length
+        step_s = [
+            cost.step_s(num_requests, load.context_tokens, verified_tokens, 0)
+            for verified_tokens in (2.0 / 3.0 * num_tokens, num_tokens)
+        ]
+        return self._price.rule(
+            num_requests,
+            maps=self._maps.coefficients(load.classes),
+            draft_s=cost.drafts_s(num_requests, load.context_tokens),
+            first_rate=forecast.tokens[length] / forecast.seconds[length],
+            first_price_s=(step_s[1] - step_s[0]) / max(num_tokens / 3.0, 1.0),
+            ends_early=load.ends_drafts_early,
+        )
 
-    def _doubt(self, length: int, now: int) -> float:
-        """One standard error of log(value at `length` / value at `now`), up to a bound."""
-        if length == now:
-            return 0.0
-        error = math.hypot(self._acceptance.relative_error(length, now), _COST_ERROR)
-        return min(error, _MAX_DOUBT)
+    def _is_worth_starting(self, load: EngineLoad, rule: DraftRule) -> bool:
+        """Whether some number of passes is worth its time, by the acceptance of the classes."""
+        cost, num_requests = self._cost, load.num_requests
+        draft_s = cost.drafts_s(num_requests, load.context_tokens)
+        price = self._price.rate * (
+            draft_s[1] - draft_s[0] + cost.first_verified_s(num_requests)
+        )
+        gain = 0.0
+        hazards = [(count, self._acceptance.hazards(name)) for name, count in load.classes.items()]
+        for position in range(load.max_draft_length):
+            gain += sum(
+                count * max(found.survival[position] - rule.least_survival, 0.0)
+                for count, found in hazards
+            )
+            if gain > price:
+                return True
+            if position < len(rule.pass_tokens):
+                price += rule.pass_tokens[position]
+        return False
 
-    def _pays_for_catching_up(self, load: EngineLoad, gain_s: float) -> bool:
-        """Whether a gain per step is worth the time that the drafter takes to catch up."""
-        token_s = min(self._bursts.catch_up.token_s, self._replay_scoring.most_token_s)
-        catch_up_s = token_s * load.context_tokens
-        self._forgone_s += gain_s
-        return max(_DWELL_STEPS * gain_s, self._forgone_s) > catch_up_s
+    def _learn_confidences(self, sample: StepSample) -> None:
+        tokens: dict[str, tuple[list[float], list[float]]] = {}
+        for name, row, num_accepted in zip(
+            sample.classes, sample.confidences, sample.accepted, strict=True
+        ):
+            confidences, verdicts = tokens.setdefault(name, ([], []))
+            num_judged = min(len(row), num_accepted + 1)
+            confidences.extend(row[:num_judged])
+            verdicts.extend(float(position < num_accepted) for position in range(num_judged))
+        for name, (confidences, verdicts) in tokens.items():
+            self._maps.learn(name, logits_of(np.array(confidences)), np.array(verdicts))
 
-    def _explore(self, load: EngineLoad, forecast: StepForecast) -> DraftPlan | None:
-        if len(forecast.values) == 1:
-            return None  # no other length is allowed
-        if self._length > 0:
-            trial = self._undrafted_trial.probe(load, forecast, self._length)
-            return trial or self._adjacent_probe.probe(load, forecast, self._length)
-        if load.has_replay_scoring:
-            return None
-        if load.has_first_token_verdicts:
-            # Acceptance is reported for free; the cost of length 1 still needs a measurement.
-            return self._adjacent_probe.probe(load, forecast, 0)
-        return self._bursts.probe(load, forecast)
+    def _reason(self, length: int, load: EngineLoad, forecast: StepForecast) -> str:
+        survival = self._acceptance.survival(load.classes)
+        shown = ", ".join(f"{s:.2f}" for s in survival[: min(max(length, 1), _SHOWN_POSITIONS)])
+        step_ms = 1e3 * forecast.seconds[length]
+        up_to = "up to " if self._rule is not None and self._rule.ends_early else ""
+        return f"{up_to}{length} of {load.max_draft_length}: acceptance {shown}; {step_ms:.3g} ms a step"
 
 
 POLICY = PolicyDefinition(
@@ -188,4 +190,5 @@ POLICY = PolicyDefinition(
     summary="The length with the most expected tokens per second, by measured acceptance and cost.",
     create=GoodputPolicy,
     takes_max_step_s=True,
+    takes_cost_table=True,
 )

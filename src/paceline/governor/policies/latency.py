@@ -35,8 +35,9 @@ import math
 from dataclasses import replace
 from itertools import pairwise
 
-from paceline.governor.estimates.dispersion import Dispersion
-from paceline.governor.estimates.step_forecast import StepForecast
+from paceline.governor.acceptance.dispersion import Dispersion
+from paceline.governor.costs.cost_table import CostTable
+from paceline.governor.forecast import StepForecast
 from paceline.governor.policies.goodput import GoodputPolicy
 from paceline.governor.policy_definition import PolicyDefinition
 from paceline.governor.values import EngineLoad, StepSample
@@ -47,11 +48,16 @@ _NORMAL_99 = 2.326
 class LatencyPolicy(GoodputPolicy):
     """Minimises the expected time per output token of the slowest answers."""
 
-    name = "latency"
-    uses_request_weights = False  # the formula itself accounts for differences between requests
+    chooses_widths = False  # one length for all: the slowest answers decide, not the next step
 
-    def __init__(self, max_draft_length: int, *, max_step_s: float = math.inf) -> None:
-        super().__init__(max_draft_length, max_step_s=max_step_s)
+    def __init__(
+        self,
+        max_draft_length: int,
+        *,
+        max_step_s: float = math.inf,
+        cost_table: CostTable | None = None,
+    ) -> None:
+        super().__init__(max_draft_length, max_step_s=max_step_s, cost_table=cost_table)
         self._dispersion = Dispersion()
 
     def observe(self, sample: StepSample) -> None:
@@ -93,4 +99,5 @@ POLICY = PolicyDefinition(
     summary="The length at which the slowest answers are fastest, by measured acceptance and cost.",
     create=LatencyPolicy,
     takes_max_step_s=True,
+    takes_cost_table=True,
 )

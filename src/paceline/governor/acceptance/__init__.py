@@ -1,0 +1,1 @@
+"""What the governor knows of the drafter: how often its tokens are accepted. Used by policies."""

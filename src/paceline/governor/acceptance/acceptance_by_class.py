@@ -1,0 +1,81 @@
+"""Acceptance by class of request, and of a batch that mixes classes.
+
+How well a draft model does depends on how the request samples and on what binds its answer, which
+are known before the first verdict: a class is a name for both, chosen by the caller ("greedy",
+"sampled", "sampled json"). A greedy request says nothing about those that sample, and no batch
+average carries over to a batch of another mixture.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import repeat
+
+from paceline.governor.acceptance.hazards import Hazards, Verdicts
+from paceline.governor.values import StepSample
+
+_MAX_CLASSES = 64
+"""Classes that are told apart; any more share one."""
+_ANY = ""
+"""The class of requests whose class is not stated."""
+
+
+class AcceptanceByClass:
+    """Learns `Hazards` for each class that it meets."""
+
+    def __init__(self, max_draft_length: int) -> None:
+        self._max = max_draft_length
+        self._hazards: dict[str, Hazards] = {}
+        self.num_learned = 0
+        """Steps that taught something. Read only."""
+
+    def observe(self, sample: StepSample) -> None:
+        """Count one step's verdicts. Cheap even for hundreds of requests."""
+        if not sample.drafted:
+            return
+        requested = sample.requested or repeat(sample.requested_draft_length)
+        drafts = zip(requested, sample.drafted, sample.accepted)  # noqa: B905 - repeat has no end
+        if not sample.classes:
+            self._learn(_ANY, Counter(drafts))
+            return
+        by_class: dict[str, dict[tuple[int, int, int], float]] = {}
+        for (name, draft), count in Counter(zip(sample.classes, drafts, strict=True)).items():
+            by_class.setdefault(name, {})[draft] = count
+        for name, verdicts in by_class.items():
+            self._learn(name, verdicts)
+
+    def hazards(self, name: str) -> Hazards:
+        """Those of one class; of a new one the prior."""
+        found = self._hazards.get(name)
+        if found is None:
+            if len(self._hazards) >= _MAX_CLASSES:
+                name = _ANY
+            found = self._hazards.setdefault(name, Hazards(self._max))
+        return found
+
+    def survival(self, classes: Mapping[str, int]) -> Sequence[float]:
+        """P(at least j tokens accepted) of a request of this mixture, shape (max_draft_length,).
+
+        `classes` has the number of requests of each class; empty for requests without one.
+        """
+        return _mean(classes, [(self.hazards(name).survival) for name in classes or (_ANY,)])
+
+    def offered(self, classes: Mapping[str, int]) -> Sequence[float]:
+        """P(at least j tokens offered), likewise."""
+        return _mean(classes, [(self.hazards(name).offered) for name in classes or (_ANY,)])
+
+    def _learn(self, name: str, verdicts: Verdicts) -> None:
+        self.hazards(name).learn(verdicts)
+        self.num_learned += 1
+
+
+def _mean(classes: Mapping[str, int], rows: Sequence[Sequence[float]]) -> Sequence[float]:
+    if len(rows) == 1:
+        return rows[0]
+    total = sum(classes.values()) or 1
+    weights: Iterable[float] = [count / total for count in classes.values()]
+    return [
+        sum(weight * value for weight, value in zip(weights, column, strict=True))
+        for column in zip(*rows, strict=True)
+    ]

@@ -1,0 +1,87 @@
+"""`DraftingRound`: follow the drafts of one step, end them, and choose what is verified.
+
+With s(i, j) the chance that token j of request i is reached and accepted, the product of the mapped
+confidences of its tokens 1 to j:
+
+    verified are    tokens 1 to w(i) of request i, the first ones with s(i, j) >= least survival
+    pass j+1 runs   if the sum over i of max(s(i, j+1) - least survival, 0) exceeds its price,
+                    or that of passes j+1 and j+2 together theirs
+
+where s(i, j+1) is not known yet. Its last factor is forecast from the token before:
+logit(next) = 0.3 + 0.8 * logit(last).
+
+Lossless: whether token j is kept depends on the draft tokens before it and on the distribution that
+token j was drawn from, and on the rule, which was fixed before. It never depends on token j itself,
+nor on what is drawn after it. A kept token is verified as ever; the first token that is dropped is
+drawn from the target's distribution. (A rule that drops a token for its own probability is biased,
+and so is a price computed from this step's own drafts; both are enumerated in
+tests/unit/governor/drafting/test_lossless.py.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from paceline.governor.acceptance.confidence_map import Floats, logits_of, sigmoid
+from paceline.governor.drafting.draft_rule import DraftRule
+
+_NEXT_INTERCEPT, _NEXT_SLOPE = 0.3, 0.8
+"""Fitted on recorded drafts; learning them online gained nothing."""
+_PASSES_AHEAD = 2
+_UNMAPPED = (0.0, 1.0)
+
+
+class DraftingRound:
+    """The passes of one step. Not reusable.
+
+    >>> rule = DraftRule({"greedy": (0.0, 1.0)}, 0.2, (0.5, 0.5, 0.5), ends_early=True)
+    >>> drafting = DraftingRound(rule, ["greedy", "greedy"])
+    >>> drafting.add_pass(np.array([0.9, 0.1]))  # the first is sure, which is worth another pass
+    >>> drafting.wants_more()
+    True
+    >>> drafting.add_pass(np.array([0.3, 0.9]))
+    >>> drafting.wants_more(), drafting.widths()
+    (False, [2, 0])
+    """
+
+    def __init__(self, rule: DraftRule, classes: Sequence[str]) -> None:
+        """`classes` has the class of each request, in the order of all arrays."""
+        maps = np.array([rule.maps.get(name, _UNMAPPED) for name in classes])
+        self._rule = rule
+        self._intercepts, self._slopes = maps.reshape(-1, 2).T
+        self._logits = np.zeros(len(classes))
+        self._survival: list[Floats] = []
+
+    @property
+    def survival(self) -> Floats:
+        """s(i, j), shape (num_requests, num_passes)."""
+        return np.stack(self._survival, axis=1)
+
+    def add_pass(self, confidences: Floats) -> None:
+        """Note the confidences of the tokens of one pass, shape (num_requests,)."""
+        self._logits = self._intercepts + self._slopes * logits_of(confidences)
+        before = self._survival[-1] if self._survival else 1.0
+        self._survival.append(before * sigmoid(self._logits))
+
+    def wants_more(self) -> bool:
+        """Whether another pass is worth its time; always True where drafting may not end early."""
+        rule, num_passes = self._rule, len(self._survival)
+        if not rule.ends_early:
+            return True
+        survival, logits = self._survival[-1], self._logits
+        gain = price = 0.0
+        for pass_tokens in rule.pass_tokens[num_passes - 1 : num_passes - 1 + _PASSES_AHEAD]:
+            logits = _NEXT_INTERCEPT + _NEXT_SLOPE * logits
+            survival = survival * sigmoid(logits)
+            gain += float(np.maximum(survival - rule.least_survival, 0.0).sum())
+            price += pass_tokens
+            if gain > price:
+                return True
+        return False
+
+    def widths(self) -> list[int]:
+        """Tokens of each request that are verified, shape (num_requests,)."""
+        widths: list[int] = (self.survival >= self._rule.least_survival).sum(axis=1).tolist()
+        return widths

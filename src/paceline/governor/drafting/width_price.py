@@ -1,0 +1,103 @@
+"""The price of verifying a draft token, from the optimum of the step before.
+
+The best set of tokens to verify is the q most probable ones, with q the maximum of
+
+    (n + survival of the q most probable tokens) / seconds(q)
+
+over all tokens that were drafted. The survival of the last token of that set is what a token must
+have to be worth its time: the price. It is right also where the costs have a stair or a bend, where
+one more token costs nothing up to some number, and much beyond it. A price computed from this step's
+own drafts would depend on tokens that it judges, so the price of one step applies in the next one.
+
+    log(price) += gain * (log(price of this step) - log(price))
+
+If all tokens are in the best set, more of them would be: the price falls by a fifth. Where another
+number of requests runs than in the step before, the price begins anew, with what a token of average
+width costs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from paceline.governor.acceptance.confidence_map import Floats
+from paceline.governor.drafting.draft_rule import DraftRule
+
+# All chosen empirically on recorded drafts.
+_GAIN = 0.3
+_FALL = 0.8
+_LEAST_PRICE = 1e-3
+_OTHER_LOAD = 1.5
+_MAX_COMPARED = 40
+"""Numbers of tokens that are compared; more would gain nothing."""
+
+
+class WidthPrice:
+    """Follows the price of verification and the rate of tokens, for one engine."""
+
+    def __init__(self) -> None:
+        self._num_requests = 0
+        self._price: float | None = None
+        self.rate = 0.0
+        """Tokens per second. Read only."""
+
+    def rule(
+        self,
+        num_requests: int,
+        *,
+        maps: dict[str, tuple[float, float]],
+        draft_s: Sequence[float],
+        first_rate: float,
+        first_price_s: float,
+        ends_early: bool,
+    ) -> DraftRule:
+        """The rule of the next step.
+
+        `draft_s` has the seconds of 0, 1, … passes of the draft model. `first_rate` in tokens per
+        second and `first_price_s` in seconds per token apply at a new load.
+        """
+        known = self._num_requests
+        if self._price is None or not known / _OTHER_LOAD < num_requests < known * _OTHER_LOAD:
+            self.rate = first_rate
+            self._price = max(first_rate * first_price_s, _LEAST_PRICE)
+        self._num_requests = num_requests
+        return DraftRule(
+            maps=maps,
+            least_survival=self._price,
+            pass_tokens=tuple(
+                self.rate * (longer - shorter)
+                for shorter, longer in zip(draft_s[1:], draft_s[2:], strict=False)
+            ),
+            ends_early=ends_early,
+        )
+
+    def forget(self) -> None:
+        """Nothing is drafted: the price begins anew."""
+        self._price = None
+
+    def settle(self, survival: Floats, step_s: Callable[[int], float]) -> None:
+        """Learn the price from the drafts of one step, survivals of shape (num_requests,
+        num_passes). `step_s` has the seconds of a step that verifies this many draft tokens."""
+        if self._price is None or not survival.size:
+            return
+        falling = np.sort(survival.ravel())[::-1]
+        yields = len(survival) + np.concatenate(([0.0], np.cumsum(falling)))
+        numbers = np.unique(
+            np.linspace(0, len(falling), min(len(falling), _MAX_COMPARED) + 1).astype(int)
+        )
+        rates = yields[numbers] / [step_s(number) for number in numbers.tolist()]
+        best = int(rates.argmax())
+        number = int(numbers[best])
+        if number == len(falling):
+            price = min(float(falling[-1]), _FALL * self._price)
+        elif number == 0:
+            price = 1.0
+        else:
+            price = float(falling[number - 1] + falling[number]) / 2.0
+        logs = (math.log(max(value, _LEAST_PRICE)) for value in (self._price, price))
+        before, now = logs
+        self._price = math.exp(before + _GAIN * (now - before))
+        self.rate += _GAIN * (float(rates[best]) - self.rate)

@@ -1,0 +1,70 @@
+"""The expected tokens and seconds of the next step at each draft length.
+
+For n requests, d of them decoding, with context c, and every length k from 0 to the ceiling,
+
+    tokens(k)  = d * (1 + survival_1 + … + survival_k)               (see `acceptance`)
+    width(k)   = (d * (offered_1 + … + offered_k) + prompts * tokens(k)) / n
+    seconds(k) = cost(n, width(k), k, c)                             (see `costs`)
+
+with `prompts` the prompt tokens that come along with each output token (`costs.prompt_share`): the
+target computes them like draft tokens. A request that is still prefilling yields no token and has no
+drafts, but it is part of every pass.
+
+Assumes steady state: the length drafted now is verified next, with as many requests.
+Reference: goodput as objective, TurboSpec (arXiv 2406.14066).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from operator import truediv
+
+from paceline.governor.acceptance.acceptance_by_class import AcceptanceByClass
+from paceline.governor.costs.cost_model import CostModel
+from paceline.governor.values import EngineLoad
+
+
+@dataclass(frozen=True, slots=True)
+class StepForecast:
+    """Tokens and seconds of a step, and the value of each length 0…ceiling; shape (ceiling + 1,)
+    each."""
+
+    tokens: list[float]
+    seconds: list[float]
+    values: list[float]
+    """The objective to maximise: tokens per second, or another policy's weighting of them."""
+
+    def within(self, max_step_s: float) -> StepForecast:
+        """Lengths from 0 to the longest whose step takes at most `max_step_s`; only 0 if none does.
+        Assumes that a step's time grows with the length."""
+        count = 1
+        while count < len(self.seconds) and self.seconds[count] <= max_step_s:
+            count += 1
+        if count == len(self.seconds):
+            return self
+        return StepForecast(self.tokens[:count], self.seconds[:count], self.values[:count])
+
+    def best(self, lengths: Sequence[int]) -> int:
+        """The length of `lengths` with the highest value."""
+        return max(lengths, key=self.values.__getitem__)
+
+
+def make_forecast(
+    load: EngineLoad, acceptance: AcceptanceByClass, cost: CostModel, prompts_per_output: float
+) -> StepForecast:
+    """The forecast for a load with requests."""
+    num_requests = load.num_requests
+    num_decoding = max(load.num_decoding, 1)  # where all are prefilling: as if one decoded
+    ceiling = load.max_draft_length
+    survival = acceptance.survival(load.classes)[:ceiling]
+    offered = acceptance.offered(load.classes)[:ceiling]
+    tokens = [num_decoding * num for num in accumulate(survival, initial=1.0)]
+    drafts = [num_decoding * num for num in accumulate(offered, initial=0.0)]
+    widths = [
+        (num_drafts + prompts_per_output * num_tokens) / num_requests
+        for num_drafts, num_tokens in zip(drafts, tokens, strict=True)
+    ]
+    seconds = cost.lengths_s(num_requests, load.context_tokens, widths)
+    return StepForecast(tokens, seconds, list(map(truediv, tokens, seconds)))
