@@ -6,8 +6,8 @@ All values are frozen and validate themselves. Nothing here knows vLLM.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from operator import gt
 
 
@@ -98,6 +98,9 @@ class StepSample:
     1 for each decoding request where the target then produced that token, 0 where it produced
     another, (num_judged,). For drafters that take their likeliest token the chance of a 1 equals
     that of acceptance, also for a request that samples."""
+    classes: tuple[str, ...] = ()
+    """Class of each judged request, "greedy" or "sampled", (num_judged,); empty where the engine
+    does not report it."""
 
     def __post_init__(self) -> None:
         _check_verdicts(self.drafted, self.accepted)
@@ -135,6 +138,11 @@ class StepSample:
                 f"requested has {len(self.requested)} entries, drafted {len(self.drafted)}; "
                 "it needs one per judged request, or none at all"
             )
+        if self.classes and len(self.classes) != len(self.drafted):
+            raise ValueError(
+                f"classes has {len(self.classes)} entries, drafted {len(self.drafted)}; "
+                "it needs one per judged request, or none at all"
+            )
         if self.duration_s is not None and not self.duration_s >= 0:
             raise ValueError(f"duration_s is {self.duration_s}; it must not be negative")
 
@@ -165,6 +173,8 @@ class EngineLoad:
     num_prefilling: int = 0
     """Requests that compute a part of their prompt and not its end: they yield no token, and
     nothing is drafted for them."""
+    classes: Mapping[str, int] = field(default_factory=dict)
+    """Decoding requests by class; empty where the engine does not report it."""
 
     @property
     def num_decoding(self) -> int:
