@@ -1,4 +1,4 @@
-"""Drafts of 8 tokens from every position of recorded texts: how many were accepted, how sure the draft was.
+"""Drafts from every position of recorded texts: accepted tokens and the draft's confidence.
 
 The texts are the bundled target's own, 64 of each kind. `collect.py` records them. A draft that is
 recorded at a position was judged against the text that follows, so a replay in which a request
