@@ -12,6 +12,7 @@ confidence to acceptance is never judged on the texts that it was fitted on.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -72,7 +73,7 @@ class Recordings:
                 f"num_accepted has shape {self.num_accepted.shape} and top_logits "
                 f"{self.top_logits.shape}; they must be {shape} and {(*shape, MAX_DRAFT_TOKENS)}"
             )
-        if not 0 <= self.num_accepted.min(initial=0) <= self.num_accepted.max(initial=0) <= 8:
+        if not np.all((self.num_accepted >= 0) & (self.num_accepted <= MAX_DRAFT_TOKENS)):
             raise ValueError(f"num_accepted must be from 0 to {MAX_DRAFT_TOKENS}")
 
     def evaluated_texts(self, kind: str) -> Ints:
@@ -90,7 +91,7 @@ class Recordings:
         return np.flatnonzero(self.kinds == names.index(kind))
 
 
-def pack(texts: list[tuple[int, npt.ArrayLike, npt.ArrayLike]]) -> Recordings:
+def pack(texts: Sequence[tuple[int, npt.ArrayLike, npt.ArrayLike]]) -> Recordings:
     """Recordings of (index of the kind, accepted tokens, top probabilities) of each text; the
     latter have shape (num_positions,) and (num_positions, MAX_DRAFT_TOKENS)."""
     accepted = [np.asarray(found, dtype=np.int64) for _, found, _ in texts]
