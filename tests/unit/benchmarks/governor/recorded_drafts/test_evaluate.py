@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
-from benchmarks.governor.recorded_drafts.evaluate import render_scores, run_trace
+import pytest
+
+from benchmarks.governor.recorded_drafts.evaluate import main, run_trace
 from benchmarks.governor.recorded_drafts.machines import build_machine
 from benchmarks.governor.recorded_drafts.recordings import read_recordings
 from benchmarks.governor.recorded_drafts.scoring import score_arms
 from benchmarks.governor.recorded_drafts.traces import build_trace
+from benchmarks.results_file import read_result
 
 TWIN = build_machine("cpu-twin")
 
@@ -40,4 +45,29 @@ def test_no_length_leads_the_oracle_and_the_clairvoyant_does() -> None:
     scores = score_arms(runs, ("K=0", "K=2", "K=4", "K=8"))
     assert scores["clairvoyant"].of_oracle > 1.0
     assert max(score.of_oracle for name, score in scores.items() if "K" in name) < 1.02
-    assert render_scores(scores).count("\n") == 1 + len(scores)
+
+
+def test_the_script_writes_every_rate_and_prints_a_row_for_each_arm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = "--machine cpu-twin --trace twelve --seeds 2 --arms K=1 --allow-dirty --results"
+    monkeypatch.setattr(sys, "argv", ["evaluate.py", *options.split(), str(tmp_path)])
+    main()
+    (path,) = tmp_path.iterdir()
+    result = read_result(path)
+    arms = ["K=0", "K=2", "K=4", "K=8", "K=1"]
+    assert list(result["scores"]) == list(result["runs"][1]["rates"]) == arms
+    assert len(result["runs"][1]["rates"]["K=1"]) == 12
+    printed = capsys.readouterr().out
+    assert [line.split(" |")[0] for line in printed.splitlines() if "| K=" in line] == [
+        f"| {arm}" for arm in arms
+    ]
+
+
+def test_an_arm_that_does_not_exist_is_refused_before_anything_runs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["evaluate.py", "--arms", "K=9"])
+    with pytest.raises(SystemExit):
+        main()
+    assert "--arms: policy is 'K=9'" in capsys.readouterr().err
