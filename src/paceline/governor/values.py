@@ -107,6 +107,9 @@ class StepSample:
     1 for each decoding request where the target then produced that token, 0 where it produced
     another, (num_judged,). For drafters that take their likeliest token the chance of a 1 equals
     that of acceptance, also for a request that samples."""
+    classes: tuple[str, ...] = ()
+    """Class of each judged request, "greedy" or "sampled", (num_judged,); empty where the engine
+    does not report it."""
 
     def __post_init__(self) -> None:
         _check_verdicts(self.drafted, self.accepted)

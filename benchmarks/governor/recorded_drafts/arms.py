@@ -1,0 +1,113 @@
+"""The arms of the replay: fixed lengths, two references, and any policy of Paceline.
+
+`K=0` … `K=8` hold a draft length. `ema` follows accepted lengths as SGLang's adaptive speculation
+does. `clairvoyant` knows every verdict: what no policy can reach. All other names are policies of
+`paceline.create_policy`; they see what an engine would show them (`governed`).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from benchmarks.governor.recorded_drafts.governed import GovernedArm
+from benchmarks.governor.recorded_drafts.machines import Machine, MeasuredNoise
+from benchmarks.governor.recorded_drafts.recordings import MAX_DRAFT_TOKENS
+from benchmarks.governor.recorded_drafts.replay import Arm, Batch, Drafts, StepResult
+from paceline import create_policy
+
+
+def fixed_arm(draft_length: int) -> str:
+    """The name of the arm that holds this length."""
+    return f"K={draft_length}"
+
+
+def build_arm(name: str, machine: Machine, seed: int) -> Arm:
+    """The arm called `name`, with nothing learned yet; ValueError for an unknown name."""
+    if name == "ema":
+        return AcceptedLengthAverage()
+    if name == "clairvoyant":
+        return Clairvoyant(machine)
+    if name in map(fixed_arm, range(MAX_DRAFT_TOKENS + 1)):
+        return FixedLength(int(name.removeprefix("K=")))
+    policy = create_policy(name, max_draft_length=MAX_DRAFT_TOKENS)
+    return GovernedArm(policy, machine, MeasuredNoise(seed))
+
+
+class FixedLength:
+    """The same length in every step."""
+
+    def __init__(self, draft_length: int) -> None:
+        self._draft_length = draft_length
+
+    def choose(self, batch: Batch) -> Drafts:
+        return Drafts(self._draft_length, np.full(batch.num_requests, self._draft_length))
+
+    def learn(self, batch: Batch, drafts: Drafts, result: StepResult) -> None:
+        """Nothing."""
+
+
+class AcceptedLengthAverage:
+    """For each request the rounded moving average of its accepted tokens, and one more.
+
+        average += 0.2 * (accepted - average)
+
+    The draft length is that of the longest. A new request begins with the average of all, which
+    begins at 2. The rule is that of SGLang's `--speculative-adaptive`, without its hysteresis.
+    """
+
+    _STEP = 0.2
+    _STEP_OF_ALL = 0.1
+
+    def __init__(self) -> None:
+        self._averages: dict[int, float] = {}
+        self._of_all = 2.0
+
+    def choose(self, batch: Batch) -> Drafts:
+        averages = [self._averages.get(serial, self._of_all) for serial in batch.serials.tolist()]
+        widths = np.array([min(MAX_DRAFT_TOKENS, round(average) + 1) for average in averages])
+        return Drafts(int(widths.max()), widths)
+
+    def learn(self, batch: Batch, drafts: Drafts, result: StepResult) -> None:
+        averages = {}
+        for serial, accepted in zip(batch.serials.tolist(), result.accepted.tolist(), strict=True):
+            average = self._averages.get(serial, self._of_all)
+            averages[serial] = average + self._STEP * (accepted - average)
+        self._averages = averages
+        self._of_all += self._STEP_OF_ALL * (float(result.accepted.mean()) - self._of_all)
+
+
+class Clairvoyant:
+    """Knows every verdict and the machine: verifies only what will be accepted, and drafts
+
+        argmax over k of tokens(k) - rate * seconds(k)
+
+    with the moving average of its own rate, which makes the steps' choices add up to the best rate
+    of the phase.
+    """
+
+    _STEP = 0.05
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._tokens_per_s = math.nan
+
+    def choose(self, batch: Batch) -> Drafts:
+        num_requests = batch.num_requests
+        if batch.starts_phase:
+            self._tokens_per_s = num_requests / self._machine.step_s(num_requests, 0, 0)
+        best, best_value = None, -math.inf
+        for length in range(MAX_DRAFT_TOKENS + 1):
+            widths = np.minimum(batch.acceptable, length)
+            verified = int(widths.sum())
+            seconds = self._machine.step_s(num_requests, verified, length)
+            value = num_requests + verified - self._tokens_per_s * seconds
+            if value > best_value:
+                best, best_value = Drafts(length, widths), value
+        assert best is not None
+        return best
+
+    def learn(self, batch: Batch, drafts: Drafts, result: StepResult) -> None:
+        rate = float(result.emitted.sum()) / result.seconds
+        self._tokens_per_s += self._STEP * (rate - self._tokens_per_s)
