@@ -107,9 +107,6 @@ class StepSample:
     1 for each decoding request where the target then produced that token, 0 where it produced
     another, (num_judged,). For drafters that take their likeliest token the chance of a 1 equals
     that of acceptance, also for a request that samples."""
-    classes: tuple[str, ...] = ()
-    """Class of each judged request, "greedy" or "sampled", (num_judged,); empty where the engine
-    does not report it."""
 
     def __post_init__(self) -> None:
         _check_verdicts(self.drafted, self.accepted)
@@ -153,7 +150,9 @@ class StepSample:
                 "it needs one per judged request, or none at all"
             )
         if self.confidences and tuple(map(len, self.confidences)) != self.drafted:
-            raise ValueError("confidences needs one entry for each token of drafted, or none at all")
+            raise ValueError(
+                "confidences needs one entry for each token of drafted, or none at all"
+            )
         if self.duration_s is not None and not self.duration_s >= 0:
             raise ValueError(f"duration_s is {self.duration_s}; it must not be negative")
 

@@ -57,7 +57,9 @@ class CostTable:
         for name in ("sizes", "lengths"):
             values = getattr(self, name)
             if not values or any(a >= b for a, b in pairwise(values)):
-                raise ValueError(f"{name} is {values}; it must be ascending, with one entry or more")
+                raise ValueError(
+                    f"{name} is {values}; it must be ascending, with one entry or more"
+                )
         if self.sizes[0] < 1 or self.lengths[0] != 0:
             raise ValueError(
                 f"sizes begin with {self.sizes[0]} and lengths with {self.lengths[0]}; sizes must "

@@ -117,9 +117,7 @@ class GoodputPolicy:
         widths, load, cost = drafting.widths(), self._load, self._cost
 
         def step_s(verified_tokens: int) -> float:
-            return cost.step_s(
-                load.num_requests, load.context_tokens, verified_tokens, num_passes
-            )
+            return cost.step_s(load.num_requests, load.context_tokens, verified_tokens, num_passes)
 
         self._price.settle(drafting.survival, step_s)
         return widths
@@ -149,9 +147,7 @@ class GoodputPolicy:
         """Whether some number of passes is worth its time, by the acceptance of the classes."""
         cost, num_requests = self._cost, load.num_requests
         draft_s = cost.drafts_s(num_requests, load.context_tokens)
-        price = self._price.rate * (
-            draft_s[1] - draft_s[0] + cost.first_verified_s(num_requests)
-        )
+        price = self._price.rate * (draft_s[1] - draft_s[0] + cost.first_verified_s(num_requests))
         gain = 0.0
         hazards = [(count, self._acceptance.hazards(name)) for name, count in load.classes.items()]
         for position in range(load.max_draft_length):
