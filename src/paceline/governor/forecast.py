@@ -7,8 +7,8 @@ For n requests, d of them decoding, with context c, and every length k from 0 to
     seconds(k) = cost(n, width(k), k, c)                             (see `costs`)
 
 with `prompts` the prompt tokens that come along with each output token (`costs.prompt_share`): the
-target computes them like draft tokens. A request that is still prefilling yields no token and has no
-drafts, but it is part of every pass.
+target computes them like draft tokens. A request that is still prefilling yields no token and has
+no drafts, but it is part of every pass.
 
 Assumes steady state: the length drafted now is verified next, with as many requests.
 Reference: goodput as objective, TurboSpec (arXiv 2406.14066).

@@ -93,9 +93,10 @@ class StepSample:
     """Class of each judged request, (num_judged,), such as "greedy": how it samples and what binds
     its answer. Empty where the engine does not report them."""
     confidences: tuple[tuple[float, ...], ...] = ()
-    """The draft model's confidence in each verified draft token of each judged request, (num_judged,)
-    tuples of `drafted` entries: the largest probability of the distribution that the token was drawn
-    from. Empty where the engine does not report them."""
+    """The draft model's confidence in each verified
+    draft token of each judged request, (num_judged,) tuples of `drafted` entries: the largest
+    probability of the distribution that the token was drawn from. Empty where the engine does not
+    report them."""
     num_ended: int = 0
     """Requests whose answer ended in this step."""
     replay_scores: ReplayScores | None = None
@@ -184,8 +185,8 @@ class EngineLoad:
     """Requests that compute a part of their prompt and not its end: they yield no token, and
     nothing is drafted for them."""
     reports_confidences: bool = False
-    """Whether the engine reports confidences before it verifies, and lets the policy choose how many
-    drafts of each request are verified (`ChoosesWidths`)."""
+    """Whether the engine reports confidences before it verifies,
+    and lets the policy choose how many drafts of each request are verified (`ChoosesWidths`)."""
     ends_drafts_early: bool = False
     """Whether it also ends drafting before the planned length by `DraftPlan.rule`."""
     classes: Mapping[str, int] = field(default_factory=dict)

@@ -4,14 +4,13 @@
 
 The confidence of a draft token is the largest probability of the distribution that it was drawn
 from, which is known before the target has seen it. It separates tokens well for greedy requests and
-at temperature 0.8 (AUC 0.80 to 0.92), hardly for prose at temperature 1 (0.58). One map for all text
-is off by 0.06 to 0.10, one per class by 0.03 to 0.045; the entropy, the position and the token before
-add nothing (docs/experiments/governor.md).
+at temperature 0.8 (AUC 0.80 to 0.92), hardly for prose at temperature 1 (0.58). One map for all
+text is off by 0.06 to 0.10, one per class by 0.03 to 0.045; the entropy, the position and the token
+before add nothing (docs/experiments/governor.md).
 
-Learned by Newton's steps on the log-likelihood of verdicts, with forgetting. Tokens beyond the first
-rejection have no verdict. Tokens that were not verified have none either: those are the ones with a
-low chance, so the map sees them seldom.
-"""
+Learned by Newton's steps on the log-likelihood of verdicts, with forgetting. Tokens beyond the
+first rejection have no verdict. Tokens that were not verified have none either: those are the ones
+with a low chance, so the map sees them seldom."""
 
 from __future__ import annotations
 

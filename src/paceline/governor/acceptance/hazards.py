@@ -15,9 +15,9 @@ n-gram and suffix drafters offer only what matches, which `offer` learns.
 
 One memory, which averages over about `_MEMORY` verdicts: text changes within tens of steps, and on
 recorded drafts a longer memory, three of them, or a memory per request shrunk to that of its class
-gained nothing (docs/experiments/governor.md). Each acceptance is shrunk towards that of the position
-before, the first one towards 0.6. The verdicts of one step count as at most `_STEP_VERDICTS`, as
-requests that began together are at similar places of similar texts.
+gained nothing (docs/experiments/governor.md). Each acceptance is shrunk towards that of the
+position before, the first one towards 0.6. The verdicts of one step count as at most
+`_STEP_VERDICTS`, as requests that began together are at similar places of similar texts.
 
 Reference: hazards of censored data are Kaplan and Meier's (1958); acceptance per position for
 speculation: Leviathan et al., arXiv 2211.17192.

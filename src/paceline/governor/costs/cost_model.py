@@ -8,9 +8,9 @@ drafted for each. `pass`, `verify` (what it adds to verify drafts) and `draft` a
 `speed` is common to all steps: a machine that slows down (its clock, another tenant) slows every
 step, also the lengths that are not in use. It follows within some ten steps. The two other factors
 correct the table's proportions and move slowly, from the steps of all lengths and loads. They are
-what decides on a draft length: a speed that is wrong does no harm. A correction of each entry of the
-table by itself learns nothing of the lengths that are not in use, and was worse on recorded drafts
-(docs/experiments/governor.md).
+what decides on a draft length: a speed that is wrong does no harm. A correction of each entry of
+the table by itself learns nothing of the lengths that are not in use, and was worse on recorded
+drafts (docs/experiments/governor.md).
 
 The logarithms of the three are followed by an extended Kalman filter. A residual counts as at most
 three of its standard deviations, so that a stalled step changes little. Steps that hold prompt
@@ -27,8 +27,8 @@ import numpy as np
 from paceline.governor.costs.cost_table import LEAST_STEP_S, CostTable, at
 from paceline.governor.values import StepSample
 
-# Standard deviations of logarithms: (speed, verify factor, draft factor). All chosen empirically, on
-# recorded drafts and durations with measured noise.
+# Standard deviations of logarithms: (speed, verify factor, draft factor). All chosen empirically,
+# on recorded drafts and durations with measured noise.
 _SPREAD = np.array([0.3, 0.05, 0.05])
 """Of a measured table."""
 _ASSUMED_SPREAD = np.array([30.0, 1.0, 1.0])
@@ -78,6 +78,8 @@ class CostModel:
         self._drift = np.diag((_DRIFT if is_measured else _ASSUMED_DRIFT) ** 2)
         self._speed = self._verify_factor = self._draft_factor = 1.0
         self._rows: dict[int, tuple[list[float], list[float]]] = {}
+        self.has_unit = is_measured
+        """Whether predictions are in seconds, and not only in proportion to them. Read only."""
 
     def observe(self, sample: StepSample) -> None:
         """Learn from a clean step without prompt tokens."""
@@ -103,6 +105,7 @@ class CostModel:
         self._covariance -= np.outer(gains, slopes @ self._covariance)
         self._logs += min(max(residual, -most), most) * gains
         self._speed, self._verify_factor, self._draft_factor = np.exp(self._logs).tolist()
+        self.has_unit = True
 
     def lengths_s(
         self, num_requests: int, context_tokens: int, widths: Sequence[float]

@@ -6,8 +6,9 @@ The best set of tokens to verify is the q most probable ones, with q the maximum
 
 over all tokens that were drafted. The survival of the last token of that set is what a token must
 have to be worth its time: the price. It is right also where the costs have a stair or a bend, where
-one more token costs nothing up to some number, and much beyond it. A price computed from this step's
-own drafts would depend on tokens that it judges, so the price of one step applies in the next one.
+one more token costs nothing up to some number, and much beyond it. A price computed from this
+step's own drafts would depend on tokens that it judges, so the price of one step applies in the
+next one.
 
     log(price) += gain * (log(price of this step) - log(price))
 
@@ -20,6 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -68,8 +70,7 @@ class WidthPrice:
             maps=maps,
             least_survival=self._price,
             pass_tokens=tuple(
-                self.rate * (longer - shorter)
-                for shorter, longer in zip(draft_s[1:], draft_s[2:], strict=False)
+                self.rate * (longer - shorter) for shorter, longer in pairwise(draft_s[1:])
             ),
             ends_early=ends_early,
         )

@@ -1,13 +1,14 @@
 """The default policy: the draft length with the most expected tokens per second, at every step.
 
-The lengths are compared by `forecast`: acceptance by class of request, cost by the table measured at
-the start of the engine. The best one is taken, without hysteresis: on recorded drafts every rule
+The lengths are compared by `forecast`: acceptance by class of request, cost by the table measured
+at the start of the engine. The best one is taken, without hysteresis: on recorded drafts every rule
 that delayed a change, or drafted in order to measure a cost, lost more than it gained
 (docs/experiments/governor.md).
 
 Where the engine reports how sure the draft model is, requests get different numbers of verified
-tokens: a token is verified while its chance is worth its price (`drafting`). Where drafting may also
-end early, a step may draft up to the ceiling, and stops when no further pass is worth its time.
+tokens: a token is verified while its chance is worth its price (`drafting`). Where drafting may
+also end early, a step may draft up to the ceiling, and stops when no further pass is worth its
+time.
 
 At length 0 nothing is learned about acceptance. So one step in 16 drafts one token, and fewer if
 that shows nothing new (`undrafted_pause`).
@@ -176,9 +177,11 @@ class GoodputPolicy:
     def _reason(self, length: int, load: EngineLoad, forecast: StepForecast) -> str:
         survival = self._acceptance.survival(load.classes)
         shown = ", ".join(f"{s:.2f}" for s in survival[: min(max(length, 1), _SHOWN_POSITIONS)])
-        step_ms = 1e3 * forecast.seconds[length]
         up_to = "up to " if self._rule is not None and self._rule.ends_early else ""
-        return f"{up_to}{length} of {load.max_draft_length}: acceptance {shown}; {step_ms:.3g} ms a step"
+        chosen = f"{up_to}{length} of {load.max_draft_length}: acceptance {shown}"
+        if not self._cost.has_unit:
+            return chosen
+        return f"{chosen}; {1e3 * forecast.seconds[length]:.3g} ms a step"
 
 
 POLICY = PolicyDefinition(

@@ -2,9 +2,8 @@
 
     pause = 1 step, then 2, 4, 8, … 128
 
-A look that finds nothing doubles the pause. It is short again when the load is another one: twice or
-half as many requests, or another class among them.
-"""
+A look that finds nothing doubles the pause. It is short again when the load is another one: twice
+or half as many requests, or another class among them."""
 
 from __future__ import annotations
 
