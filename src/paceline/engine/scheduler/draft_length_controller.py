@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from paceline.engine.scheduler.draft_counters import DraftCounters
 from paceline.engine.scheduler.settings import PluginSettings, check_policy_parameters
 from paceline.engine.scheduler.telemetry import Telemetry
+from paceline.governor.costs.cost_table import CostTable
 from paceline.governor.policy import KnowsStepTime, Policy
 from paceline.governor.values import DraftPlan, EngineLoad, StepSample, longest_allowed
 from paceline.policy_registry import create_policy
@@ -35,6 +36,7 @@ class PolicyMaker(Protocol):
         *,
         max_draft_length: int,
         max_step_s: float,
+        cost_table: CostTable | None,
         **parameters: Any,
     ) -> Policy: ...
 
@@ -49,9 +51,11 @@ class DraftLengthController:
         max_draft_length: int,
         method: str,
         allowed_lengths: tuple[int, ...] | None = None,
+        cost_table: CostTable | None = None,
         make_policy: PolicyMaker = create_policy,
     ) -> None:
         """Create a controller; `allowed_lengths` are those of `EngineLoad`, None for all.
+        `cost_table` is None where no cost was measured.
 
         A plan with another length is shortened to the next one that is allowed.
         """
@@ -61,6 +65,7 @@ class DraftLengthController:
         self._max_draft_length = max_draft_length
         self._ceiling = max_draft_length
         self._allowed_lengths = allowed_lengths
+        self._cost_table = cost_table
         self._make_policy = make_policy
         self._policies: dict[str, tuple[dict[str, Any], Policy]] = {}
         self._policy_name = settings.policy
@@ -226,6 +231,7 @@ class DraftLengthController:
                 name,
                 max_draft_length=self._max_draft_length,
                 max_step_s=math.inf if objective_ms is None else objective_ms / 1e3,
+                cost_table=self._cost_table,
                 **parameters,
             )
             self._policies[name] = kept = (parameters, policy)
