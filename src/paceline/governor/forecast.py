@@ -3,12 +3,18 @@
 For n requests, d of them decoding, with context c, and every length k from 0 to the ceiling,
 
     tokens(k)  = d * (1 + survival_1 + … + survival_k)               (see `acceptance`)
-    width(k)   = (d * (offered_1 + … + offered_k) + prompts * tokens(k)) / n
+    width(k)   = d * (offered_1 + … + offered_k) / n
     seconds(k) = cost(n, width(k), k, c)                             (see `costs`)
 
-with `prompts` the prompt tokens that come along with each output token (`costs.prompt_share`): the
-target computes them like draft tokens. A request that is still prefilling yields no token and has
-no drafts, but it is part of every pass.
+The length that yields more tokens also has more pieces of prompts in a step (`costs.prompt_share`).
+The target computes prompt tokens like draft tokens, so a piece of p tokens adds the cost of p / n
+more tokens of width, and
+
+    value(k) = tokens(k) / (seconds(k) + pieces(k) * (what a piece adds at k - at the best length))
+
+with pieces(k) the pieces in a step, in proportion to its tokens. What a piece adds at any length is
+left out, as no length can change it: a value is a rate of decoding. A request that is still
+prefilling yields no token and has no drafts, but it is part of every pass.
 
 Assumes steady state: the length drafted now is verified next, with as many requests.
 Reference: goodput as objective, TurboSpec (arXiv 2406.14066).
@@ -19,10 +25,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from operator import truediv
+from operator import sub, truediv
 
 from paceline.governor.acceptance.acceptance_by_class import AcceptanceByClass
 from paceline.governor.costs.cost_model import CostModel
+from paceline.governor.costs.prompt_share import PromptShare
 from paceline.governor.values import EngineLoad
 
 
@@ -52,19 +59,27 @@ class StepForecast:
 
 
 def make_forecast(
-    load: EngineLoad, acceptance: AcceptanceByClass, cost: CostModel, prompts_per_output: float
+    load: EngineLoad, acceptance: AcceptanceByClass, cost: CostModel, prompts: PromptShare
 ) -> StepForecast:
     """The forecast for a load with requests."""
-    num_requests = load.num_requests
+    num_requests, context_tokens = load.num_requests, load.context_tokens
     num_decoding = max(load.num_decoding, 1)  # where all are prefilling: as if one decoded
     ceiling = load.max_draft_length
     survival = acceptance.survival(load.classes)[:ceiling]
     offered = acceptance.offered(load.classes)[:ceiling]
     tokens = [num_decoding * num for num in accumulate(survival, initial=1.0)]
-    drafts = [num_decoding * num for num in accumulate(offered, initial=0.0)]
-    widths = [
-        (num_drafts + prompts_per_output * num_tokens) / num_requests
-        for num_drafts, num_tokens in zip(drafts, tokens, strict=True)
+    widths = [num_decoding * num / num_requests for num in accumulate(offered, initial=0.0)]
+    seconds = cost.lengths_s(num_requests, context_tokens, widths)
+    if not prompts.piece_tokens:
+        return StepForecast(tokens, seconds, list(map(truediv, tokens, seconds)))
+    piece_width = prompts.piece_tokens / num_requests
+    with_piece_s = cost.lengths_s(
+        num_requests, context_tokens, [width + piece_width for width in widths]
+    )
+    added_s = list(map(sub, with_piece_s, seconds))
+    least_s, pieces = min(added_s), prompts.pieces_per_output
+    values = [
+        num / (length_s + min(pieces * num, 1.0) * (piece_s - least_s))
+        for num, length_s, piece_s in zip(tokens, seconds, added_s, strict=True)
     ]
-    seconds = cost.lengths_s(num_requests, load.context_tokens, widths)
-    return StepForecast(tokens, seconds, list(map(truediv, tokens, seconds)))
+    return StepForecast(tokens, seconds, values)

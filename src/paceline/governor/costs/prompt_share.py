@@ -1,8 +1,8 @@
 """Prompt tokens that come along with decodes, per token of the answers.
 
-Over a while, prompts and answers keep their proportion: every request brings its prompt once. So a
-draft length that yields more tokens per step also has more prompt tokens in a step, and a step that
-is full of prompts leaves less room in which draft tokens cost little.
+Over a while, prompts and answers keep their proportion: every request brings its prompt once, in
+one piece or in several. So a draft length that yields more tokens per step also has more pieces of
+prompts in a step. In a step with a piece that fills it, draft tokens cost more than in the others.
 
 Assumes a steady state. Steps in which most requests are prefilling are left out: such bursts, at a
 start or when the load rises, bring prompts whose answers come later.
@@ -17,18 +17,27 @@ _KEEP = 1.0 - 1.0 / 64.0
 
 
 class PromptShare:
-    """Learns how many prompt tokens come along with each output token."""
+    """Learns how many prompt tokens come along with each output token, and in how many steps."""
 
     def __init__(self) -> None:
-        self._prompt = self._outputs = 0.0
-        self.per_output = 0.0
-        """Prompt tokens per output token. Read only."""
+        self._outputs = self._steps_with_prompts = self._prompt_tokens = 0.0
+
+    @property
+    def pieces_per_output(self) -> float:
+        """Steps with prompt tokens per output token."""
+        return self._steps_with_prompts / self._outputs if self._outputs else 0.0
+
+    @property
+    def piece_tokens(self) -> float:
+        """Mean prompt tokens of a step that has some."""
+        steps = self._steps_with_prompts
+        return self._prompt_tokens / steps if steps else 0.0
 
     def observe(self, sample: StepSample) -> None:
         """Count one step's prompt and output tokens."""
         num_decoding = sample.num_requests - sample.num_prefilling
         if sample.num_prefilling > num_decoding:
             return
-        self._prompt = _KEEP * self._prompt + sample.prefill_tokens
         self._outputs = _KEEP * self._outputs + num_decoding + sum(sample.accepted)
-        self.per_output = self._prompt / self._outputs if self._outputs else 0.0
+        self._steps_with_prompts = _KEEP * self._steps_with_prompts + (sample.prefill_tokens > 0)
+        self._prompt_tokens = _KEEP * self._prompt_tokens + sample.prefill_tokens

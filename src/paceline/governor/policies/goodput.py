@@ -84,7 +84,7 @@ class GoodputPolicy:
         self._load, self._rule = load, None
         if load.num_requests == 0 or load.max_draft_length == 0:
             return DraftPlan(0, "no requests or no drafting allowed")
-        forecast = make_forecast(load, self._acceptance, self._cost, self._prompts.per_output)
+        forecast = make_forecast(load, self._acceptance, self._cost, self._prompts)
         self.step_seconds = forecast.seconds
         forecast = self._weigh(load, forecast).within(self._max_step_s)
         lengths = load.allowed_below(len(forecast.values))

@@ -19,13 +19,16 @@ class UndraftedPause:
     def __init__(self) -> None:
         self._pause = _FIRST_PAUSE
         self._steps = 0
-        self._load: tuple[int, frozenset[str]] | None = None
+        self._num_requests = 0
+        self._classes: frozenset[str] = frozenset()
 
     def is_over(self, num_requests: int, classes: Mapping[str, int]) -> bool:
         """Whether this step should draft. Counts the step."""
-        load = (num_requests.bit_length(), frozenset(classes))
-        if load != self._load:
-            self._load, self._pause = load, _FIRST_PAUSE
+        before = self._num_requests
+        is_other = not before < 2 * num_requests < 4 * before or self._classes != classes.keys()
+        if is_other:
+            self._num_requests, self._classes = num_requests, frozenset(classes)
+            self._pause = _FIRST_PAUSE
         self._steps += 1
         if self._steps < self._pause:
             return False

@@ -16,6 +16,7 @@ from paceline.policy_registry import create_policy
 from paceline.policy_simulator.engine.simulated_engine import SimulatedEngine
 from paceline.policy_simulator.engine.step_log import StepLog
 from paceline.policy_simulator.machines.machine import Disturbance, Machine
+from paceline.policy_simulator.machines.measured_costs import measured_costs
 from paceline.policy_simulator.traffic.phases import Phase
 
 Table = list[tuple[int, int, int]]
@@ -58,7 +59,12 @@ def held_name(draft_length: int) -> str:
 def governed_policy(arm: str, machine: Machine, table: Table) -> Policy:
     """The governor's policy for an arm: `table`, or one of `GOVERNED_ARMS`."""
     name = "schedule" if arm == "table" else arm
-    return create_policy(name, max_draft_length=machine.max_draft_length, schedule=table)
+    return create_policy(
+        name,
+        max_draft_length=machine.max_draft_length,
+        cost_table=measured_costs(machine),
+        schedule=table,
+    )
 
 
 def tune_table(sweep: Sequence[Sequence[StepLog]], max_num_seqs: int) -> Table:
