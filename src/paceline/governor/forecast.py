@@ -2,11 +2,12 @@
 
 For n requests, d of them decoding, with context c, and every length k from 0 to the ceiling,
 
-    tokens(k)  = d * (1 + survival_1 + … + survival_k)               (see `acceptance`)
-    width(k)   = d * (offered_1 + … + offered_k) / n
+    tokens(k)  = d(k) * (1 + survival_1 + … + survival_k)            (see `acceptance`)
+    width(k)   = d(k) * (offered_1 + … + offered_k) / n
     seconds(k) = cost(n, width(k), k, c)                             (see `costs`)
 
-The length that yields more tokens also has more pieces of prompts in a step (`costs.prompt_share`).
+The length that yields more tokens also has more pieces of prompts in a step, and fewer of the
+requests decoding at a time, d(k) of them (`costs.prompt_share`).
 The target computes prompt tokens like draft tokens, so a piece of p tokens adds the cost of p / n
 more tokens of width, and
 
@@ -25,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from operator import sub, truediv
+from operator import mul, sub, truediv
 
 from paceline.governor.acceptance.acceptance_by_class import AcceptanceByClass
 from paceline.governor.costs.cost_model import CostModel
@@ -65,10 +66,11 @@ def make_forecast(
     num_requests, context_tokens = load.num_requests, load.context_tokens
     num_decoding = max(load.num_decoding, 1)  # where all are prefilling: as if one decoded
     ceiling = load.max_draft_length
-    survival = acceptance.survival(load.classes)[:ceiling]
-    offered = acceptance.offered(load.classes)[:ceiling]
-    tokens = [num_decoding * num for num in accumulate(survival, initial=1.0)]
-    widths = [num_decoding * num / num_requests for num in accumulate(offered, initial=0.0)]
+    yields = list(accumulate(acceptance.survival(load.classes)[:ceiling], initial=1.0))
+    drafts = accumulate(acceptance.offered(load.classes)[:ceiling], initial=0.0)
+    decoding = [num_decoding / prompts.stretch(num) for num in yields]
+    tokens = list(map(mul, decoding, yields))
+    widths = [num * drafted / num_requests for num, drafted in zip(decoding, drafts, strict=True)]
     seconds = cost.lengths_s(num_requests, context_tokens, widths)
     if not prompts.piece_tokens:
         return StepForecast(tokens, seconds, list(map(truediv, tokens, seconds)))

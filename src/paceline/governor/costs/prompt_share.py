@@ -20,7 +20,8 @@ class PromptShare:
     """Learns how many prompt tokens come along with each output token, and in how many steps."""
 
     def __init__(self) -> None:
-        self._outputs = self._steps_with_prompts = self._prompt_tokens = 0.0
+        self._outputs = self._decoding = self._prefilling = 0.0
+        self._steps_with_prompts = self._prompt_tokens = 0.0
 
     @property
     def pieces_per_output(self) -> float:
@@ -33,11 +34,22 @@ class PromptShare:
         steps = self._steps_with_prompts
         return self._prompt_tokens / steps if steps else 0.0
 
+    def stretch(self, tokens_per_request: float) -> float:
+        """How many times as many requests are decoding now as would be if each decoding request got
+        `tokens_per_request` in a step, and all requests were as many as now."""
+        if not self._prefilling:
+            return 1.0
+        now = 1.0 + self._prefilling / self._decoding
+        return (1.0 + tokens_per_request * self._prefilling / self._outputs) / now
+
     def observe(self, sample: StepSample) -> None:
         """Count one step's prompt and output tokens."""
         num_decoding = sample.num_requests - sample.num_prefilling
         if sample.num_prefilling > num_decoding:
             return
-        self._outputs = _KEEP * self._outputs + num_decoding + sum(sample.accepted)
+        outputs = num_decoding + sum(sample.accepted)
+        self._outputs = _KEEP * self._outputs + outputs
+        self._decoding = _KEEP * self._decoding + num_decoding
+        self._prefilling = _KEEP * self._prefilling + sample.num_prefilling
         self._steps_with_prompts = _KEEP * self._steps_with_prompts + (sample.prefill_tokens > 0)
         self._prompt_tokens = _KEEP * self._prompt_tokens + sample.prefill_tokens

@@ -96,7 +96,7 @@ class GoodputPolicy:
         if length == 0:
             self._price.forget()
             self._rule = None
-            if len(lengths) > 1 and self._pause.is_over(load.num_requests, load.classes):
+            if len(lengths) > 1 and self._should_look(load, forecast, lengths):
                 return DraftPlan(lengths[1], "off: one draft to see acceptance", is_exploring=True)
         else:
             self._pause.ended()
@@ -122,6 +122,12 @@ class GoodputPolicy:
 
         self._price.settle(drafting.survival, step_s)
         return widths
+
+    def _should_look(
+        self, load: EngineLoad, forecast: StepForecast, lengths: Sequence[int]
+    ) -> bool:
+        promise = forecast.values[forecast.best(lengths[1:])] / forecast.values[0]
+        return self._pause.is_over(load.num_requests, load.classes, promise)
 
     def _weigh(self, load: EngineLoad, forecast: StepForecast) -> StepForecast:
         """The forecast whose values are the objective of this policy."""

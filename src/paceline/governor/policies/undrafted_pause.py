@@ -2,15 +2,19 @@
 
     pause = 1 step, then 2, 4, 8, … 128
 
-A look that finds nothing doubles the pause. It is short again when the load is another one: twice
-or half as many requests, or another class among them."""
+A look that finds nothing doubles the pause. It is short again when drafting promises more than at
+the look before, or the load is another one: twice or half as many requests, or another class among
+them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 _FIRST_PAUSE, _LAST_PAUSE = 1, 128
-"""Steps. Chosen empirically on recorded drafts."""
+"""Steps."""
+_MORE = 1.03
+"""Both chosen empirically on recorded drafts."""
 
 
 class UndraftedPause:
@@ -21,18 +25,24 @@ class UndraftedPause:
         self._steps = 0
         self._num_requests = 0
         self._classes: frozenset[str] = frozenset()
+        self._promise = 0.0
 
-    def is_over(self, num_requests: int, classes: Mapping[str, int]) -> bool:
-        """Whether this step should draft. Counts the step."""
+    def is_over(self, num_requests: int, classes: Mapping[str, int], promise: float) -> bool:
+        """Whether this step should draft. Counts the step.
+
+        `promise` is the value of the best length above 0, over that of 0.
+        """
         before = self._num_requests
         is_other = not before < 2 * num_requests < 4 * before or self._classes != classes.keys()
-        if is_other:
+        if is_other or promise > _MORE * self._promise:
             self._num_requests, self._classes = num_requests, frozenset(classes)
+            self._promise = promise
             self._pause = _FIRST_PAUSE
         self._steps += 1
         if self._steps < self._pause:
             return False
         self._steps = 0
+        self._promise = promise
         self._pause = min(2 * self._pause, _LAST_PAUSE)
         return True
 
