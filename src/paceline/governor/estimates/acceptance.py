@@ -44,7 +44,6 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from itertools import accumulate
-from types import MappingProxyType
 
 from paceline.governor.estimates.request_weights import RequestWeights
 from paceline.governor.estimates.verdict_memory import VerdictMemory
@@ -102,9 +101,6 @@ class AcceptanceModel:
 
     def observe(self, sample: StepSample) -> None:
         """Count one step's verdicts. Cheap even for hundreds of requests."""
-        report = sample.replay_scores
-        if report is not None and report.drafted:
-            self._learn(_count(report.drafted, report.accepted), None, len(report.drafted))
         num_judged = len(sample.drafted)
         if num_judged > 0:
             is_uniform = not sample.requested
@@ -113,10 +109,6 @@ class AcceptanceModel:
             num_counted = round(sum(verdicts.values()))
             requested = min(sample.requested_draft_length, self._max)
             self._learn(verdicts, requested, num_counted, _complete_drafts(sample, requested))
-        elif sample.first_token_verdicts and self._max:
-            num_judged = len(sample.first_token_verdicts)
-            num_right = sum(sample.first_token_verdicts)
-            self._learn({(1, 1): num_right, (1, 0): num_judged - num_right}, 1, num_judged)
         elif self._max:
             for memory, floor in zip(self._memories, _FLOORS_JUDGED, strict=True):
                 if memory.judged[0] > floor:
@@ -148,13 +140,13 @@ class AcceptanceModel:
     def _learn(
         self,
         verdicts: Mapping[tuple[int, int], float],
-        requested: int | None,
+        requested: int,
         num_judged: int,
-        complete: Mapping[int, int] = MappingProxyType({}),
+        complete: Mapping[int, int],
     ) -> None:
         """Count the verdicts of `num_judged` drafts, of which `requested` tokens were requested
-        each; None means that each has the length that was requested. `complete` counts, by length,
-        the drafts among them that are shorter because fewer tokens were requested."""
+        each. `complete` counts, by length, the drafts among them that are shorter because fewer
+        tokens were requested."""
         counted = min(float(num_judged), _STEP_VERDICTS)
         judged, accepted = self._count_positions(
             verdicts, requested, counted, counted / num_judged, complete
@@ -174,7 +166,7 @@ class AcceptanceModel:
     def _count_positions(
         self,
         verdicts: Mapping[tuple[int, int], float],
-        requested: int | None,
+        requested: int,
         counted: float,
         scale: float,
         complete: Mapping[int, int],
@@ -187,14 +179,13 @@ class AcceptanceModel:
         rejected_at, missing_at = [0.0] * num_ends, [0.0] * num_ends
         for (drafted_here, accepted_here), num_drafts in verdicts.items():
             count = scale * num_drafts
-            num_requested = min(drafted_here, self._max) if requested is None else requested
-            num_drafted = drafted_here if drafted_here < num_requested else num_requested
+            num_drafted = drafted_here if drafted_here < requested else requested
             num_accepted = accepted_here if accepted_here < num_drafted else num_drafted
             accepted_to[num_accepted] += count
             offered_to[num_drafted] += count
             if num_accepted < num_drafted:
                 rejected_at[num_accepted] += count
-            if num_drafted < num_requested:
+            if num_drafted < requested:
                 missing_at[num_drafted] += count
         for length, num_drafts_here in complete.items():
             missing_at[length] -= scale * num_drafts_here

@@ -10,11 +10,9 @@ problem: the loss against knowing the dwell is then bounded by a factor of two).
 The first steps, at lengths 4, 1 and 0, teach the cost model its slopes (`first_profile`); the
 longest length is not among them, since it is expensive with many requests. Afterwards the first
 step of a size says nothing about its cost (`first_uses`), and exploration keeps the estimates of
-unused lengths current, all of it paid from one `ExplorationBudget`: replay scoring where the engine
-supports it, at any length; otherwise bursts while off, unless the engine reports first-token
-verdicts for free; single steps at an adjacent length (`adjacent_length_probe`), and steps without
-drafts (`undrafted_trial`). After a change of load the budget is granted more, and the next
-exploration need not wait (`load_change`).
+unused lengths current, all of it paid from one `ExplorationBudget`: bursts while off, single steps
+at an adjacent length (`adjacent_length_probe`), and steps without drafts (`undrafted_trial`). After
+a change of load the budget is granted more, and the next exploration need not wait (`load_change`).
 
 With an objective for the time between two chunks of an answer, lengths whose step would take longer
 are left out, probes included: goodput under a constraint.
@@ -27,7 +25,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 from paceline.governor.estimates.acceptance import AcceptanceModel
 from paceline.governor.estimates.answer_length import AnswerLength
@@ -36,10 +33,9 @@ from paceline.governor.estimates.first_uses import FirstUses
 from paceline.governor.estimates.step_forecast import StepForecast, make_forecast
 from paceline.governor.exploration.adjacent_length_probe import AdjacentLengthProbe
 from paceline.governor.exploration.bursts import Bursts
-from paceline.governor.exploration.exploration_budget import FIRST_TOKEN_SHARE, ExplorationBudget
+from paceline.governor.exploration.exploration_budget import ExplorationBudget
 from paceline.governor.exploration.first_profile import FirstProfile
 from paceline.governor.exploration.load_change import LoadChange
-from paceline.governor.exploration.replay_scoring import ReplayScoringSchedule
 from paceline.governor.exploration.undrafted_trial import UndraftedTrial
 from paceline.governor.policy_definition import PolicyDefinition
 from paceline.governor.values import DraftPlan, EngineLoad, StepSample
@@ -76,7 +72,6 @@ class GoodputPolicy:
         self._undrafted_trial = UndraftedTrial(self._cost, self._budget)
         self._bursts = Bursts(self._budget, self._cost)
         self._load_change = LoadChange()
-        self._replay_scoring = ReplayScoringSchedule(self._budget)
         self._length = min(2, max_draft_length)
         self._forgone_s = 0.0  # by staying at length 0 since it was last the best
         self.step_seconds: Sequence[float] = ()
@@ -93,7 +88,6 @@ class GoodputPolicy:
         self._adjacent_probe.observe(sample)
         self._undrafted_trial.observe(sample)
         self._bursts.observe(sample)
-        self._replay_scoring.observe(sample)
 
     def plan(self, load: EngineLoad) -> DraftPlan:
         """The best length, or a probe when one is due and the budget covers it."""
@@ -122,19 +116,11 @@ class GoodputPolicy:
         if probe is not None:
             return probe
         expected = forecast.tokens[self._length] / forecast.seconds[self._length]
-        plan = DraftPlan(
+        return DraftPlan(
             self._length,
             f"{self.name}: {expected:.0f} tokens/s expected, best of 0-{ceiling}",
             expected_tokens_per_s=expected,
         )
-        if load.has_replay_scoring:
-            tokens = self._replay_scoring.due(forecast.seconds[self._length])
-            if tokens:
-                return replace(plan, replay_scoring_tokens=tokens)
-        if load.has_first_token_verdicts and self._length == 0:
-            self._budget.pay(FIRST_TOKEN_SHARE * forecast.seconds[0])
-            return replace(plan, requests_first_tokens=True)
-        return plan
 
     def _weigh(self, load: EngineLoad, forecast: StepForecast) -> StepForecast:
         """The forecast whose values are the objective of this policy."""
@@ -164,8 +150,7 @@ class GoodputPolicy:
 
     def _pays_for_catching_up(self, load: EngineLoad, gain_s: float) -> bool:
         """Whether a gain per step is worth the time that the drafter takes to catch up."""
-        token_s = min(self._bursts.catch_up.token_s, self._replay_scoring.most_token_s)
-        catch_up_s = token_s * load.context_tokens
+        catch_up_s = self._bursts.catch_up.token_s * load.context_tokens
         self._forgone_s += gain_s
         return max(_DWELL_STEPS * gain_s, self._forgone_s) > catch_up_s
 
@@ -175,11 +160,6 @@ class GoodputPolicy:
         if self._length > 0:
             trial = self._undrafted_trial.probe(load, forecast, self._length)
             return trial or self._adjacent_probe.probe(load, forecast, self._length)
-        if load.has_replay_scoring:
-            return None
-        if load.has_first_token_verdicts:
-            # Acceptance is reported for free; the cost of length 1 still needs a measurement.
-            return self._adjacent_probe.probe(load, forecast, 0)
         return self._bursts.probe(load, forecast)
 
 
