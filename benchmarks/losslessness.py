@@ -3,9 +3,9 @@
     python benchmarks/losslessness.py --json benchmarks/results/losslessness.json.gz
 
 **Greedy.** Two engines with a draft length that changes in every step (0 to 8, with stretches at 0,
-after which the draft model backfills its KV cache, and replay scoring in every tenth step), one
-with the bundled draft model and one with n-gram lookup, against one without speculation. All their
-outputs are teacher-forced too: each token is the target's argmax, a near-tie (logged), or wrong.
+after which the draft model backfills its KV cache), one with the bundled draft model and one with
+n-gram lookup, against one without speculation. All their outputs are teacher-forced too: each token
+is the target's argmax, a near-tie (logged), or wrong.
 
 **Sampled.** For each drafter of `losslessness.verdicts.arms`, rounds of greedy and sampled requests
 in one batch. Every verdict and every sampled token is tested (`losslessness.verdicts.evidence`).

@@ -40,10 +40,7 @@ from paceline.policy_simulator.machines.profiles import load_profile, profile_na
 
 NOISE_FRACTION = 0.03
 """Sigma of the step times; the default of the simulator's command."""
-DRAFTERS = ("draft", "first-token", "ngram")
-"""`first-token`: the draft model in an engine that reports at length 0 whether the first draft
-token was right. A draft model that is skipped at length 0 has nothing to report, so its profiles
-have no such cell. Results before 2026-11-22 call this drafter `told`."""
+DRAFTERS = ("draft", "ngram")
 
 _EXAMPLES = """examples:
   python benchmarks/governor/simulate.py --results benchmarks/results
@@ -67,8 +64,6 @@ def simulate(cell: Cell) -> dict[str, Any]:
     profile = load_profile(cell.profile)
     if cell.drafter == "ngram":
         profile = replace(profile, machine=profile.machine.with_ngram())
-    if cell.drafter == "first-token":
-        profile = replace(profile, machine=profile.machine.reporting_first_tokens())
     if cell.prefill_chunk is not None:
         machine = profile.machine.with_prefill_chunks(cell.prefill_chunk)
         profile = replace(profile, machine=machine)
@@ -210,7 +205,6 @@ def main() -> None:
         for profile, drafter, trace, seed in itertools.product(
             arguments.profiles, arguments.drafters, arguments.traces, range(arguments.seeds)
         )
-        if drafter != "first-token" or load_profile(profile).machine.drafter == "keeps_up"
     ]
     environment = asdict(describe_environment(sys.argv))
     today = time.strftime("%Y-%m-%d", time.gmtime())

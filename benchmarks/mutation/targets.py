@@ -26,7 +26,6 @@ TESTS: dict[str, tuple[str, ...]] = {
         "governor/test_prefill_pacing_margin.py",
     ),
     "governor/values.py": ("governor/test_value_limits.py", "governor/test_values.py"),
-    "engine/scheduler/first_token_schedule.py": ("engine/scheduler/test_worker_probes.py",),
     "engine/scheduler/observer.py": (
         "engine/scheduler/test_observer.py",
         "engine/scheduler/test_observer_edges.py",

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from paceline.governor.policy import Policy
     from paceline.governor.policy_definition import Parameter, PolicyDefinition
-    from paceline.governor.values import DraftPlan, EngineLoad, ReplayScores, StepSample
+    from paceline.governor.values import DraftPlan, EngineLoad, StepSample
     from paceline.policy_registry import (
         PolicyContractError,
         check_policy,
@@ -34,7 +34,6 @@ __all__ = [
     "Policy",
     "PolicyContractError",
     "PolicyDefinition",
-    "ReplayScores",
     "StepSample",
     "__version__",
     "check_policy",
@@ -49,7 +48,6 @@ _MODULES = {
     "Policy": "paceline.governor.policy",
     "PolicyContractError": "paceline.policy_registry",
     "PolicyDefinition": "paceline.governor.policy_definition",
-    "ReplayScores": "paceline.governor.values",
     "StepSample": "paceline.governor.values",
     "check_policy": "paceline.policy_registry",
     "create_policy": "paceline.policy_registry",

@@ -72,7 +72,7 @@ def alternate_lengths_without_catching_up() -> None:
 
 
 def wander() -> None:
-    """The policy `fixed` draws a new length for every step and scores replays in every tenth.
+    """The policy `fixed` draws a new length for every step.
 
     One in five stretches of twelve steps is at length 0, so the draft model rests and catches up.
     """
@@ -91,8 +91,7 @@ def wander() -> None:
         num_plans += 1
         others = [k for k in range(load.max_draft_length + 1) if k != length]
         length = 0 if is_off else draw.choice(others)
-        scores_replays = load.has_replay_scoring and num_plans % 10 == 0
-        return DraftPlan(length, "injected", replay_scoring_tokens=64 if scores_replays else 0)
+        return DraftPlan(length, "injected")
 
     FixedPolicy.plan = wandering  # type: ignore[method-assign]
 
@@ -124,141 +123,3 @@ def plan_in_turn() -> None:
 
     FixedPolicy.plan = in_turn  # type: ignore[method-assign]
     FixedPolicy.observe = observe  # type: ignore[method-assign]
-
-
-def score_replays() -> None:
-    """The policy `fixed` orders replay scoring every 20 steps: 512 tokens, 48 for a single request.
-
-    Each report is a line of the log (`engine_host.EngineHost.log`).
-    """
-    import json
-    from dataclasses import asdict
-
-    from paceline.governor.policies.fixed import FixedPolicy
-
-    plan = FixedPolicy.plan
-    num_plans = 0
-
-    def scoring_replays(self: FixedPolicy, load: Any) -> Any:
-        nonlocal num_plans
-        num_plans += 1
-        if num_plans % 20 or not load.has_replay_scoring:
-            return plan(self, load)
-        return replace(
-            plan(self, load), replay_scoring_tokens=48 if load.num_requests == 1 else 512
-        )
-
-    def observe(self: FixedPolicy, sample: Any) -> None:
-        if sample.replay_scores is not None:
-            report = {**asdict(sample.replay_scores), "draft_length": sample.draft_length}
-            print(f"replay scores: {json.dumps(report)}", flush=True)
-
-    FixedPolicy.plan = scoring_replays  # type: ignore[method-assign]
-    FixedPolicy.observe = observe  # type: ignore[method-assign]
-
-
-def slow_down_replay_recording() -> None:
-    """As `score_replays`, and each recording of target probabilities takes 4 ms longer.
-
-    Each sample of a step that recorded some is a line of the log.
-    """
-    import json
-    import time
-
-    from paceline.engine.worker import replay_scoring_pass
-    from paceline.governor.policies.fixed import FixedPolicy
-
-    score_replays()
-    observe = FixedPolicy.observe
-    probs_before_sampling = replay_scoring_pass.probs_before_sampling
-    recorded_s = 0.0
-
-    def slowed_down(*arguments: Any) -> Any:
-        nonlocal recorded_s
-        started_s = time.perf_counter()
-        probs = probs_before_sampling(*arguments)
-        if probs is not None:
-            # sleep: the injected fault is that this takes time
-            time.sleep(0.004)
-            recorded_s = time.perf_counter() - started_s
-        return probs
-
-    def observe_and_report(self: FixedPolicy, sample: Any) -> None:
-        nonlocal recorded_s
-        if recorded_s:
-            found = {"seconds": recorded_s, "is_clean": sample.is_clean}
-            print(f"recorded: {json.dumps(found)}", flush=True)
-            recorded_s = 0.0
-        observe(self, sample)
-
-    replay_scoring_pass.probs_before_sampling = slowed_down
-    FixedPolicy.observe = observe_and_report  # type: ignore[method-assign]
-
-
-def fail_in_replay_scoring() -> None:
-    """As `score_replays`, and the second pass of the draft model raises."""
-    from paceline.engine.worker import replay_predictions
-
-    score_replays()
-    run_draft_model = replay_predictions.run_draft_model
-    num_passes = 0
-
-    def failing(*arguments: Any) -> Any:
-        nonlocal num_passes
-        num_passes += 1
-        if num_passes > 1:
-            raise ZeroDivisionError("injected")
-        return run_draft_model(*arguments)
-
-    replay_predictions.run_draft_model = failing
-
-
-def compare_first_tokens() -> None:
-    """The draft model keeps up at length 0; its first token is compared in every fifth step.
-
-    Each report is a line of the log (`engine_host.EngineHost.log`).
-    """
-    import json
-
-    from paceline.engine.scheduler import worker_probes
-    from paceline.engine.worker import first_token_probe, resting_draft
-    from paceline.governor.policies.fixed import FixedPolicy
-
-    resting_draft.drafter_rests = lambda *_, **__: False
-    first_token_probe.drafter_rests = resting_draft.drafter_rests
-    worker_probes.head_fraction_of_workers = _a_hundredth_of(worker_probes.head_fraction_of_workers)
-
-    plan = FixedPolicy.plan
-
-    def asking(self: FixedPolicy, load: Any) -> Any:
-        return replace(plan(self, load), requests_first_tokens=load.has_first_token_verdicts)
-
-    def observe(self: FixedPolicy, sample: Any) -> None:
-        if sample.first_token_verdicts:
-            print(f"first tokens: {json.dumps(sample.first_token_verdicts)}", flush=True)
-
-    FixedPolicy.plan = asking  # type: ignore[method-assign]
-    FixedPolicy.observe = observe  # type: ignore[method-assign]
-
-
-def _a_hundredth_of(ask: Any) -> Any:
-    """The output layer seems to take 1 % of a step, if the workers can compare first tokens."""
-    return lambda executor: None if ask(executor) is None else 0.01
-
-
-def fail_comparing_first_tokens() -> None:
-    """As `compare_first_tokens`, and the second comparison raises."""
-    from paceline.engine.worker import first_token_probe
-
-    compare_first_tokens()
-    judge = first_token_probe._judge
-    num_calls = 0
-
-    def failing(*arguments: Any) -> Any:
-        nonlocal num_calls
-        num_calls += 1
-        if num_calls > 1:
-            raise ZeroDivisionError("injected")
-        return judge(*arguments)
-
-    first_token_probe._judge = failing

@@ -87,14 +87,6 @@ _PARTS = {
         "CPU: samples a step without drafts with the plain sampler",
         "the step uses the rejection sampler, as in vLLM alone",
     ),
-    "replay_scoring": (
-        "CPU: scores the resting draft model on text that the target has produced",
-        "the governor drafts from time to time to measure acceptance",
-    ),
-    "first_token_probe": (
-        "CPU: at draft length 0, checks the first token of a drafter that keeps running",
-        "the governor drafts from time to time to measure acceptance",
-    ),
     "v2_draft_length": (
         "Model Runner V2: makes the draft model and n-gram lookup follow the draft length",
         "they draft the maximum, and vLLM masks the surplus",
@@ -113,16 +105,6 @@ _ALSO_NEEDED = {
     "undrafted_requests": ("platform_worker_hook", "sample", "spec_decode_metadata"),
     "resting_draft": ("platform_worker_hook",),
     "plain_sampling": ("platform_worker_hook",),
-    "replay_scoring": (
-        "platform_worker_hook",
-        "propose_draft_token_ids",
-        "draft_metadata",
-        "draft_inputs",
-        "draft_slots",
-        "draft_attributes",
-        "common_attention_metadata",
-    ),
-    "first_token_probe": ("platform_worker_hook",),
 }
 """Hooks that a part needs and that are listed under another part."""
 

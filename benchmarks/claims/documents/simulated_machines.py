@@ -13,14 +13,12 @@ NOT_MEASURED = {"setting": ("n = 3 seeds",), "target": ("target of 115 %",)}
 RESULT = "governor-simulator-2026-11-21.json.gz"
 ROWS = (
     ("7B on one H200, draft model", "7b-h200", "draft"),
-    ("the same, first tokens reported", "7b-h200", "told"),
     ("the same, n-gram", "7b-h200", "ngram"),
     ("72B on eight H100, draft model", "72b-tp8-h100", "draft"),
-    ("the same, first tokens reported", "72b-tp8-h100", "told"),
     ("the same, n-gram", "72b-tp8-h100", "ngram"),
-    ("twin on two CPU cores, replay scoring", "cpu-twin", "draft"),
+    ("twin on two CPU cores, draft model", "cpu-twin", "draft"),
     ("the same, n-gram", "cpu-twin", "ngram"),
-    ("small pair on two CPU cores, replay scoring", "cpu-small", "draft"),
+    ("small pair on two CPU cores, draft model", "cpu-small", "draft"),
     ("the same, n-gram", "cpu-small", "ngram"),
 )
 """Head of the row, profile, drafter as the result names it."""

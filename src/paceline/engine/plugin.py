@@ -32,12 +32,7 @@ def register() -> None:
         )
         from paceline.engine.launch import environment
         from paceline.engine.process import parent_watch
-        from paceline.engine.worker import (
-            first_token_probe,
-            plain_sampling,
-            replay_scoring_pass,
-            resting_draft,
-        )
+        from paceline.engine.worker import plain_sampling, resting_draft
 
         parent_watch.die_with_parent()
         environment.unwrap_engine_core_variables()
@@ -51,10 +46,7 @@ def register() -> None:
         min_tokens.apply()
         undrafted_processors.apply()
         undrafted_requests.apply()
-        # The order matters: replay scoring wraps what `resting_draft` has wrapped.
         resting_draft.apply()
         plain_sampling.apply()
-        replay_scoring_pass.apply()
-        first_token_probe.apply()
     except Exception:  # vLLM does not guard plugin calls; it must run without Paceline too
         logger.exception("Paceline: the plugin failed to load; vLLM runs unchanged")

@@ -14,40 +14,6 @@ from paceline.governor.drafting.draft_rule import DraftRule
 
 
 @dataclass(frozen=True, slots=True)
-class ReplayScores:
-    """Acceptance that the draft model would have had on tokens the target has already produced.
-
-    Computed in one pass over many positions: as long as drafts are accepted, the drafter's context
-    is the text itself. The tuples have shape (num_judged,): drafts as deep as the engine's ceiling,
-    at places where short drafts would have begun. So they may overlap. Those of a request are in
-    the order of its text.
-    """
-
-    drafted: tuple[int, ...]
-    """Draft tokens judged; fewer than the ceiling only where the text ends, all accepted."""
-    accepted: tuple[int, ...]
-    computed_tokens: int
-    """Tokens the draft model computed in the pass."""
-    missing_tokens: int
-    """Tokens it must compute before it can judge anything; 0 when it judged something now."""
-    seconds: float
-    """Time the pass took, with what was recorded for it in earlier steps."""
-    judged: tuple[str, ...] = ()
-    """Ids of the requests, (num_judged,); empty where the engine does not report them."""
-
-    def __post_init__(self) -> None:
-        _check_verdicts(self.drafted, self.accepted)
-        if self.judged and len(self.judged) != len(self.drafted):
-            raise ValueError(
-                f"judged has {len(self.judged)} entries, drafted {len(self.drafted)}; "
-                "it needs one per draft, or none at all"
-            )
-        for name in ("computed_tokens", "missing_tokens", "seconds"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must not be negative")
-
-
-@dataclass(frozen=True, slots=True)
 class StepSample:
     """One finished engine step.
 
@@ -79,8 +45,7 @@ class StepSample:
     """Time from the step's start to its results; None when it was not measured."""
     is_clean: bool
     """True when the duration is that of the step's own work: back to back with the step before, no
-    catching up, no replay scoring and nothing recorded for it. Fit cost on these; they may hold
-    prefills."""
+    catching up. Fit cost on these; they may hold prefills."""
     catches_up: bool = False
     """True when the drafter first computed the tokens that it had missed at draft length 0."""
     judged: tuple[str, ...] = ()
@@ -99,15 +64,8 @@ class StepSample:
     report them."""
     num_ended: int = 0
     """Requests whose answer ended in this step."""
-    replay_scores: ReplayScores | None = None
-    """The result of an earlier plan's `replay_scoring_tokens`, in the first step after it came."""
     num_prefilling: int = 0
     """Requests that computed a part of their prompt and not its end: they yield no token."""
-    first_token_verdicts: tuple[int, ...] = ()
-    """Verdicts on the first draft token, from steps at draft length 0 whose draft model keeps up:
-    1 for each decoding request where the target then produced that token, 0 where it produced
-    another, (num_judged,). For drafters that take their likeliest token the chance of a 1 equals
-    that of acceptance, also for a request that samples."""
 
     def __post_init__(self) -> None:
         _check_verdicts(self.drafted, self.accepted)
@@ -130,10 +88,6 @@ class StepSample:
             raise ValueError(
                 f"verified_draft_tokens is {self.verified_draft_tokens}; "
                 f"it must be at least the sum of drafted, {sum(self.drafted)}"
-            )
-        if any(verdict not in (0, 1) for verdict in self.first_token_verdicts):
-            raise ValueError(
-                f"first_token_verdicts is {self.first_token_verdicts}; each must be 0 or 1"
             )
         if self.judged and len(self.judged) != len(self.drafted):
             raise ValueError(
@@ -174,10 +128,6 @@ class EngineLoad:
     num_waiting: int
     max_draft_length: int
     """The ceiling in force now: the engine's, or a lower one set by an operator."""
-    has_replay_scoring: bool = False
-    """Whether the engine can carry out `DraftPlan.replay_scoring_tokens`."""
-    has_first_token_verdicts: bool = False
-    """Whether steps at draft length 0 bring `StepSample.first_token_verdicts` now and then."""
     allowed_lengths: tuple[int, ...] | None = None
     """The only lengths that the engine runs at full speed, ascending, 0 first: on GPUs those with
     CUDA graphs. None allows every length. Those above the ceiling are not allowed either."""
@@ -238,11 +188,6 @@ class DraftPlan:
 
     draft_length: int
     reason: str
-    replay_scoring_tokens: int = 0
-    """Most tokens the draft model may compute to score finished text; 0 for no replay scoring."""
-    requests_first_tokens: bool = False
-    """At length 0, whether the engine may report first-token verdicts when they are due
-    (`EngineLoad.has_first_token_verdicts`)."""
     is_exploring: bool = False
     """True when the length is not the one believed best but a probe."""
     expected_tokens_per_s: float | None = None
@@ -253,10 +198,6 @@ class DraftPlan:
     def __post_init__(self) -> None:
         if self.draft_length < 0:
             raise ValueError(f"draft_length is {self.draft_length}; it must be 0 (off) or more")
-        if self.replay_scoring_tokens < 0:
-            raise ValueError(
-                f"replay_scoring_tokens is {self.replay_scoring_tokens}; it must be 0 or more"
-            )
 
 
 def _check_verdicts(drafted: tuple[int, ...], accepted: tuple[int, ...]) -> None:

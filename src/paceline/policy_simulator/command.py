@@ -44,13 +44,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     profile = load_profile(options.profile)
     if options.ngram:
         profile = replace(profile, machine=profile.machine.with_ngram())
-    if options.first_token_verdicts:
-        if profile.machine.drafter != "keeps_up":
-            parser.error(
-                f"--first-token-verdicts is given with profile {profile.name}, whose draft model "
-                "computes nothing at length 0; use a profile whose draft model keeps up"
-            )
-        profile = replace(profile, machine=profile.machine.reporting_first_tokens())
     if options.prefill_chunk is not None:
         if options.prefill_chunk < 1:
             parser.error(f"--prefill-chunk is {options.prefill_chunk}; it must be at least 1")
@@ -70,7 +63,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "schema_version": _SCHEMA_VERSION,
         "profile": profile.name,
         "drafter": profile.machine.drafter,
-        "tells_first_tokens": profile.machine.reports_first_tokens,
         **source,
         "prefill_chunk_tokens": options.prefill_chunk,
         "seed": options.seed,
@@ -148,13 +140,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--time-scale", type=float, default=1.0, help="factor on its phases' durations"
     )
-    drafter = parser.add_mutually_exclusive_group()
-    drafter.add_argument("--ngram", action="store_true", help="use an n-gram drafter, at no cost")
-    drafter.add_argument(
-        "--first-token-verdicts",
-        action="store_true",
-        help="report at length 0 whether the target produced the first draft token (GPU profiles)",
-    )
+    parser.add_argument("--ngram", action="store_true", help="use an n-gram drafter, at no cost")
     parser.add_argument(
         "--policy",
         action="append",

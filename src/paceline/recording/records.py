@@ -106,7 +106,7 @@ class StepCell(msgspec.Struct, frozen=True, array_like=True):
     draft_length: Annotated[int, Meta(ge=0, description="Proposed at the end of the step.")]
     is_clean: Annotated[
         bool,
-        Meta(description="Back to back with the step before, and without probes or backfill."),
+        Meta(description="Back to back with the step before, and without backfill."),
     ]
     count: Annotated[int, Meta(ge=1)]
     verified_tokens: Annotated[float, Meta(ge=0, description="Mean draft tokens verified.")]

@@ -17,7 +17,6 @@ def test_a_draft_that_broke_the_grammar_from_its_first_token_is_a_draft() -> Non
     from vllm.v1.spec_decode.metrics import SpecDecodingStats
 
     from paceline.engine.scheduler.governor_driver import GovernorDriver
-    from paceline.engine.scheduler.worker_probes import WorkerProbes
 
     controller = DraftLengthController(PluginSettings(), max_draft_length=8, method="ngram")
     governor = GovernorDriver(
@@ -25,7 +24,6 @@ def test_a_draft_that_broke_the_grammar_from_its_first_token_is_a_draft() -> Non
         max_draft_length=8,
         trims_drafts=False,
         drafter_rests=False,
-        probes=WorkerProbes(has_replay_scoring=False, first_tokens=None),
         sampler_fault=None,
         hooks={},
     )

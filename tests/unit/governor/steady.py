@@ -62,7 +62,6 @@ class SteadyEngine:
         is_async: bool = False,
         drafter: Drafter = "stateless",
         output_tokens: int = _ENDLESS,
-        reports_first_tokens: bool = False,
     ) -> None:
         self._machine = Machine(
             cost,
@@ -71,7 +70,6 @@ class SteadyEngine:
             token_budget=4096,
             drafter=drafter,
             is_async=is_async,
-            reports_first_tokens=reports_first_tokens,
         )
         self._engine = SimulatedEngine(self._machine, policy, seed=seed)
         self._output_tokens = output_tokens

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from paceline.governor.values import DraftPlan, EngineLoad, ReplayScores, StepSample
+from paceline.governor.values import DraftPlan, EngineLoad, StepSample
 from paceline.policy_simulator.machines.cost import LinearCost
 from paceline.policy_simulator.machines.machine import Disturbance, Drafter, Machine
 from paceline.policy_simulator.traffic.phases import (
@@ -70,14 +69,10 @@ def steps(num_steps: int, num_requests: int, *kinds: TrafficClass) -> Phase:
 
 
 class Recorder:
-    """Holds a length, or goes through several in turn, and remembers all it was shown.
+    """Holds a length, or goes through several in turn, and remembers all it was shown."""
 
-    `orders`: how many tokens to look back on, by the number of the step.
-    """
-
-    def __init__(self, *lengths: int, orders: Mapping[int, int] | None = None) -> None:
+    def __init__(self, *lengths: int) -> None:
         self._lengths = lengths
-        self._orders = orders or {}
         self.loads: list[EngineLoad] = []
         self.samples: list[StepSample] = []
         self.calls: list[str] = []
@@ -87,13 +82,8 @@ class Recorder:
         self.loads.append(load)
         step = len(self.loads) - 1
         length = self._lengths[step % len(self._lengths)]
-        return DraftPlan(min(length, load.max_draft_length), "recorded", self._orders.get(step, 0))
+        return DraftPlan(min(length, load.max_draft_length), "recorded")
 
     def observe(self, sample: StepSample) -> None:
         self.calls.append("observe")
         self.samples.append(sample)
-
-    @property
-    def reports(self) -> list[ReplayScores]:
-        """What came of the orders."""
-        return [sample.replay_scores for sample in self.samples if sample.replay_scores is not None]

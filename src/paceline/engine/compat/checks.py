@@ -22,8 +22,6 @@ _WORKER_PARTS = (
     "undrafted_requests",
     "resting_draft",
     "plain_sampling",
-    "replay_scoring",
-    "first_token_probe",
     "v2_draft_length",
     "worker",
 )

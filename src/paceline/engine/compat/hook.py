@@ -38,8 +38,6 @@ class VllmHook:
         "undrafted_requests",
         "resting_draft",
         "plain_sampling",
-        "replay_scoring",
-        "first_token_probe",
         "prefill_pacing",
         "v2_draft_length",
         "worker",

@@ -1,9 +1,9 @@
 """The register of hooks: what Paceline relies on in vLLM, why, and when each entry can be removed.
 
-Data only. This file has the hooks of the scheduler; `register_graphs`, `register_fixes`,
-`register_workers` and `register_probes` have those of CUDA graphs, fixes and workers. Written from
-the source of vLLM 0.32.0. `checks` judges them on the installed vLLM, `tools/vllm_hooks` on other
-releases; docs/vllm-hooks.md is generated from them.
+Data only. This file has the hooks of the scheduler; `register_graphs`, `register_fixes` and
+`register_workers` have those of CUDA graphs, fixes and workers. Written from the source of vLLM
+0.32.0. `checks` judges them on the installed vLLM, `tools/vllm_hooks` on other releases;
+docs/vllm-hooks.md is generated from them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 from paceline.engine.compat.hook import VLLM_FILES, VLLM_REPOSITORY, VllmHook
 from paceline.engine.compat.register_fixes import FIX_HOOKS
 from paceline.engine.compat.register_graphs import GRAPH_HOOKS
-from paceline.engine.compat.register_probes import PROBE_HOOKS
 from paceline.engine.compat.register_workers import WORKER_HOOKS
 
 # When a hook can be removed.
@@ -104,6 +103,15 @@ _SCHEDULER_HOOKS: tuple[VllmHook, ...] = (
         purpose="trim drafts that are longer than planned or than the request allows",
         upstream=f"{VLLM_REPOSITORY}/issues/46399",
         remove_when="every drafter follows the length of the step",
+    ),
+    VllmHook(
+        name="draft_token_ids",
+        target="vllm.v1.outputs:DraftTokenIds",
+        expected=("req_ids", "draft_token_ids"),
+        part="governor",
+        purpose="read which requests the worker has drafted for, and how many tokens",
+        upstream=f"{VLLM_FILES}/v1/outputs.py",
+        remove_when=_LENGTH_FROM_PLUGIN,
     ),
     VllmHook(
         name="scheduler_attributes",
@@ -252,5 +260,4 @@ REGISTER: tuple[VllmHook, ...] = (
     *GRAPH_HOOKS,
     *FIX_HOOKS,
     *WORKER_HOOKS,
-    *PROBE_HOOKS,
 )

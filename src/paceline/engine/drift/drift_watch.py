@@ -3,9 +3,8 @@
 It lives as long as the engine, so an engine with a new draft model starts without references.
 
 At most `MAX_FOLLOWED` requests are followed at a time, so that the cost of a step is bounded; with
-more, every request that begins to draft takes the next free place. What is watched: the verdicts on
-drafts, and those of replay scoring at draft length 0. While nothing is drafted and nothing is
-replayed, nothing is seen.
+more, every request that begins to draft takes the next free place. The verdicts on drafts are
+watched: while nothing is drafted, nothing is seen.
 """
 
 from __future__ import annotations
@@ -31,8 +30,6 @@ logger = logging.getLogger("vllm.paceline.drift")
 MAX_FOLLOWED = 64
 MAX_EVENTS = 32
 """Events that are kept; older ones are in the log."""
-_REPLAY_LENGTH = 2
-"""Replayed drafts begin where drafts of this length would have begun."""
 _SHARE_REQUESTS = 256
 """Ended requests over which a category's share of the work is measured."""
 _STEP_KEEP = 0.95
@@ -82,15 +79,11 @@ class DriftWatch:
         it has none, and the measured times are used.
         """
         self._measure_step(sample)
-        if not sample.judged and sample.replay_scores is None and not sample.num_ended:
+        if not sample.judged and not sample.num_ended:
             return
         with self._lock:
             asked = sample.requested or repeat(sample.requested_draft_length)
             self._add(sample.judged, asked, sample.accepted, requests, category_of)
-            scores = sample.replay_scores
-            if scores is not None and scores.judged and sample.draft_length == 0:
-                lengths = (min(drafted, _REPLAY_LENGTH) for drafted in scores.drafted)
-                self._add(scores.judged, lengths, scores.accepted, requests, category_of)
             if sample.num_ended:
                 for request_id in [name for name in self._followed if name not in requests]:
                     self._end(request_id, sample, step_seconds)

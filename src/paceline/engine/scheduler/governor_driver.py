@@ -1,8 +1,7 @@
 """Call the governor around each step of one scheduler.
 
-`DraftLengthController` and the governor decide, `StepObserver` reads vLLM's objects, and
-`WorkerProbes` orders measurements in the workers. This module calls them in the right order and
-applies the plan to the step's output.
+`DraftLengthController` and the governor decide, and `StepObserver` reads vLLM's objects. This
+module calls them in the right order and applies the plan to the step's output.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from paceline.engine.scheduler.control_channel import ControlServer
 from paceline.engine.scheduler.draft_length_controller import DraftLengthController
 from paceline.engine.scheduler.observer import StepObserver, VerifiedDraft
 from paceline.engine.scheduler.requested_lengths import RequestedLengths, cap_of
-from paceline.engine.scheduler.worker_probes import WorkerProbes
 from paceline.governor.values import DraftPlan, EngineLoad, StepSample
 
 _NO_DRAFTS = DraftPlan(0, "sampled requests must not be speculated")
@@ -35,7 +33,6 @@ class GovernorDriver:
         trims_drafts: bool,
         drafter_rests: bool,
         allowed_lengths: tuple[int, ...] | None = None,
-        probes: WorkerProbes,
         sampler_fault: str | None,
         hooks: dict[str, str],
         reproducible_seeds: bool = False,
@@ -55,11 +52,8 @@ class GovernorDriver:
         self._observer = StepObserver(
             lengths=self._lengths,
             drafter_rests=drafter_rests,
-            has_replay_scoring=probes.has_replay_scoring,
-            has_first_token_verdicts=probes.first_tokens is not None,
             allowed_lengths=allowed_lengths,
         )
-        self._probes = probes
         self._max_draft_length = max_draft_length
         self._trims_drafts = trims_drafts
         self._sampler_fault = sampler_fault
@@ -156,7 +150,6 @@ class GovernorDriver:
                 load,
                 started_s=self._started_s,
                 draft_length=plan.draft_length,
-                runs_probes=self._probes.order(output, plan, load),
                 resumes=self._resumes,
             )
         except Exception as error:  # noqa: BLE001 - serving continues with the static setting
@@ -239,14 +232,12 @@ class GovernorDriver:
         return verified
 
     def after_drafts(self, scheduler: Any, draft_token_ids: Any) -> None:
-        """Read the worker's reports, and trim drafts to the plan and to the requests' caps.
+        """Note whether there are drafts, and trim them to the plan and to the requests' caps.
 
         The plan is that of the step that made the drafts. Longer drafts come from drafters with a
         fixed length, and from vLLM itself, which proposes zeros up to the maximum for the whole
         batch when one request is near the context limit.
         """
-        for error in self._probes.pass_reports(self._observer, draft_token_ids):
-            self._controller.note_error("a worker's report", error)
         self._observer.note_drafts(
             draft_token_ids.req_ids, has_any=any(draft_token_ids.draft_token_ids)
         )

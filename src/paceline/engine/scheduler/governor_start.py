@@ -33,7 +33,6 @@ from paceline.engine.scheduler.refusals import (
     refuse_ungovernable,
 )
 from paceline.engine.scheduler.settings import parse_settings
-from paceline.engine.scheduler.worker_probes import find_probes
 from paceline.engine.worker.resting_draft import drafter_rests
 from paceline.engine.worker.v2_draft_length import patch_workers
 from paceline.recording.records import SCHEMA_VERSION, Header
@@ -94,7 +93,6 @@ def start_governor(scheduler: Any, kernels: Mapping[str, int]) -> GovernorDriver
         trims_drafts=drafter.mode == "trimmed",
         drafter_rests=rests,
         allowed_lengths=allowed_lengths,
-        probes=find_probes(executor),
         sampler_fault=sampler_fault,
         hooks=hooks,
         kernels=kernels,

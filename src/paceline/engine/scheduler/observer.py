@@ -20,7 +20,7 @@ from operator import attrgetter, itemgetter, lt
 from typing import Any
 
 from paceline.engine.scheduler.requested_lengths import Requested, RequestedLengths
-from paceline.governor.values import EngineLoad, ReplayScores, StepSample
+from paceline.governor.values import EngineLoad, StepSample
 
 _MAX_IN_FLIGHT = 64
 """Bound on steps in flight: two under asynchronous scheduling, one per pipeline stage."""
@@ -52,15 +52,13 @@ class _Step:
     lacks_drafts: bool
     """The step has no drafts to verify, because the drafter was still backfilling its KV cache."""
     catches_up: bool
-    runs_probes: bool
     resumes: bool
 
 
 class StepObserver:
     """Follows the steps of one scheduler, in the scheduler's thread.
 
-    Calls per step, in order: `measure_load`, `step_scheduled`, `step_finished`, then
-    `add_replay_scores` and `add_first_token_verdicts` if such a report arrived, and `note_drafts`
+    Calls per step, in order: `measure_load`, `step_scheduled`, `step_finished`, then `note_drafts`
     under synchronous scheduling. Asynchronous scheduling may schedule a step before the previous
     one has finished.
     """
@@ -69,23 +67,16 @@ class StepObserver:
         self,
         *,
         drafter_rests: bool,
-        has_replay_scoring: bool = False,
-        has_first_token_verdicts: bool = False,
         allowed_lengths: tuple[int, ...] | None = None,
         lengths: RequestedLengths | None = None,
     ) -> None:
         """Create an observer without steps.
 
         `drafter_rests`: the draft model is skipped at length 0 and backfills its KV cache when
-        drafting resumes. `has_replay_scoring` and `has_first_token_verdicts`: the workers support
-        that probe. `allowed_lengths` is passed on in every `EngineLoad`. `lengths` has the caps of
-        the requests; the observer notes each step's length in it.
+        drafting resumes. `allowed_lengths` is passed on in every `EngineLoad`. `lengths` has the
+        caps of the requests; the observer notes each step's length in it.
         """
         self._drafter_rests = drafter_rests
-        self._has_replay_scoring = has_replay_scoring
-        self._replay_scoring: ReplayScores | None = None
-        self._has_first_token_verdicts = has_first_token_verdicts
-        self._first_token_verdicts: tuple[int, ...] = ()
         self._allowed_lengths = allowed_lengths
         self._in_flight: deque[_Step] = deque(maxlen=_MAX_IN_FLIGHT)
         self._lengths = RequestedLengths() if lengths is None else lengths
@@ -123,8 +114,6 @@ class StepObserver:
             prefill_tokens=prefill_tokens,
             num_waiting=num_waiting,
             max_draft_length=max_draft_length,
-            has_replay_scoring=self._has_replay_scoring,
-            has_first_token_verdicts=self._has_first_token_verdicts,
             allowed_lengths=self._allowed_lengths,
             num_prefilling=num_prefilling,
         )
@@ -136,13 +125,12 @@ class StepObserver:
         *,
         started_s: float,
         draft_length: int,
-        runs_probes: bool = False,
         resumes: bool = False,
     ) -> None:
         """Note a step that is sent to the worker and proposes `draft_length` tokens.
 
-        `runs_probes`: the step also carries orders for worker probes, which take time. `resumes`:
-        no request was running when it was scheduled, so the engine may have been idle before it.
+        `resumes`: no request was running when it was scheduled, so the engine may have been idle
+        before it.
         """
         request_ids = output.num_scheduled_tokens
         requested = self._lengths.of(request_ids)
@@ -159,7 +147,6 @@ class StepObserver:
                 draft_length=draft_length,
                 lacks_drafts=not self._backfilling.isdisjoint(request_ids),
                 catches_up=self._drafter_rests and draft_length > 0 and requested.has_rested,
-                runs_probes=runs_probes,
                 resumes=resumes,
             )
         )
@@ -179,27 +166,6 @@ class StepObserver:
                 self._backfilling.difference_update(request_ids)
         else:
             self._backfilling.update(request_ids)
-
-    def add_replay_scores(self, report: Mapping[str, Any]) -> None:
-        """Keep the report of a replay scoring pass for the next sample.
-
-        `report` has the fields of `ReplayScores`; or `failed`, after which the probe is off. Raises
-        ValueError or TypeError for an invalid report, which is dropped.
-        """
-        if "failed" in report:
-            self._has_replay_scoring = False
-        else:
-            self._replay_scoring = ReplayScores(**report)
-
-    def add_first_token_verdicts(self, report: Mapping[str, Any]) -> None:
-        """Keep the report of the first-token probe for the next sample.
-
-        `report` has `verdicts`; or `failed`, after which the probe is off.
-        """
-        if "failed" in report:
-            self._has_first_token_verdicts = False
-        else:
-            self._first_token_verdicts = report["verdicts"]
 
     def step_finished(
         self,
@@ -232,8 +198,6 @@ class StepObserver:
         catches_up = step.catches_up or (step.lacks_drafts and step.draft_length > 0)
         is_back_to_back = had_more_work and before_s is not None and not step.resumes
         since_s = before_s if is_back_to_back and before_s is not None else step.started_s
-        scores, self._replay_scoring = self._replay_scoring, None
-        first_tokens, self._first_token_verdicts = self._first_token_verdicts, ()
         return StepSample(
             num_requests=step.num_requests,
             requested_draft_length=requested_draft_length,
@@ -244,17 +208,12 @@ class StepObserver:
             prefill_tokens=step.prefill_tokens,
             context_tokens=step.context_tokens,
             duration_s=max(now_s - since_s, 0.0),
-            is_clean=is_back_to_back
-            and step.num_requests > 0
-            and not catches_up
-            and not step.runs_probes,
+            is_clean=is_back_to_back and step.num_requests > 0 and not catches_up,
             catches_up=catches_up,
             judged=verdicts.judged,
             requested=verdicts.requested,
             num_prefilling=step.num_prefilling,
             num_ended=self._count_ended(output.num_scheduled_tokens, requests),
-            replay_scores=scores,
-            first_token_verdicts=first_tokens,
         )
 
     def _count_ended(self, scheduled: Mapping[str, int], requests: Mapping[str, Any]) -> int:

@@ -30,9 +30,6 @@ class Telemetry:
         self._off_seconds_total = 0.0
         self._exploring_seconds_total = 0.0
         self._safe_plan_seconds_total = 0.0
-        self._replay_scoring_seconds_total = 0.0
-        self._replay_scoring_tokens_total = 0
-        self._replay_scoring_drafts_total = 0
 
     def planned(self, plan: DraftPlan, *, is_safe_plan: bool) -> None:
         """Note the plan of the step that was just scheduled."""
@@ -62,10 +59,6 @@ class Telemetry:
         Under asynchronous scheduling its time is attributed to the plan of the following step,
         which is the latest one known.
         """
-        if sample.replay_scores is not None:
-            self._replay_scoring_seconds_total += sample.replay_scores.seconds
-            self._replay_scoring_tokens_total += sample.replay_scores.computed_tokens
-            self._replay_scoring_drafts_total += len(sample.replay_scores.drafted)
         seconds = sample.duration_s
         if seconds is None:
             return
@@ -89,7 +82,4 @@ class Telemetry:
             "off_seconds_total": self._off_seconds_total,
             "exploring_seconds_total": self._exploring_seconds_total,
             "safe_plan_seconds_total": self._safe_plan_seconds_total,
-            "hindsight_seconds_total": self._replay_scoring_seconds_total,
-            "hindsight_tokens_total": self._replay_scoring_tokens_total,
-            "hindsight_drafts_total": self._replay_scoring_drafts_total,
         }

@@ -1,8 +1,8 @@
 """Run the draft model over chosen tokens of a step's requests, outside vLLM's own drafting.
 
 The tokens must be known already. Used to backfill what the draft model missed while it rested
-(`resting_draft`) and to score it on existing text (`replay_predictions`). Requires a CPU,
-synchronous scheduling and one KV cache group, which `resting_draft.drafter_rests` ensures.
+(`resting_draft`). Requires a CPU, synchronous scheduling and one KV cache group, which
+`resting_draft.drafter_rests` ensures.
 """
 
 from __future__ import annotations
@@ -36,14 +36,11 @@ def read_step_rows(common: Any) -> StepRows:
     )
 
 
-def run_draft_model(
-    runner: Any, common: Any, rows: StepRows, batch: Sequence[Gap]
-) -> tuple[Ints, Any]:
-    """Compute `batch` in one pass; return the cache slots it filled and its hidden states.
+def run_draft_model(runner: Any, common: Any, rows: StepRows, batch: Sequence[Gap]) -> Ints:
+    """Compute `batch` in one pass; return the cache slots it filled, one per token, in order.
 
-    Both have one entry per token, in order. A row that shares blocks with an earlier row of the
-    same pass reads what that row writes, because each layer writes all keys and values before it
-    attends.
+    A row that shares blocks with an earlier row of the same pass reads what that row writes,
+    because each layer writes all keys and values before it attends.
     """
     import torch
     from vllm.forward_context import set_forward_context
@@ -88,4 +85,5 @@ def run_draft_model(
         num_tokens=num_tokens,
         slot_mapping=drafter._get_slot_mapping(num_tokens, slot_mapping),
     ):
-        return slots, drafter.model(**inputs)
+        drafter.model(**inputs)
+    return slots

@@ -116,7 +116,7 @@ def _wrap_proposal() -> None:
         no_drafts: list[list[int]] = [[] for _ in range(common_attn_metadata.num_reqs)]
         if is_off and self.speculative_config.method == "ngram":
             return no_drafts
-        coverage = coverage_of(self)
+        coverage = _coverage_of(self)
         if coverage is None:
             return no_drafts if is_near_limit else stock_proposal()
         slots = common_attn_metadata.slot_mapping.numpy()
@@ -167,7 +167,7 @@ def _decide_in_proposal(stock: Any) -> Any:
     return input_fits
 
 
-def coverage_of(runner: Any) -> DraftCoverage | None:
+def _coverage_of(runner: Any) -> DraftCoverage | None:
     """Return the runner's coverage, created at the first draft; None where drafters do not rest."""
     if not hasattr(runner, _COVERAGE):
         coverage = None
@@ -188,6 +188,5 @@ def _backfill(runner: Any, coverage: DraftCoverage, common: Any, rows: StepRows)
     if not gaps:
         return True
     max_tokens = runner.drafter.input_ids.shape[0]
-    slots, _ = run_draft_model(runner, common, rows, take_tokens(gaps, max_tokens))
-    coverage.mark_computed(slots)
+    coverage.mark_computed(run_draft_model(runner, common, rows, take_tokens(gaps, max_tokens)))
     return num_missing(gaps) <= int(max_tokens)

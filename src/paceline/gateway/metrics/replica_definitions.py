@@ -112,11 +112,6 @@ REPLICA_METRICS = (
         from_governor("safe_plan_seconds_total"),
     ),
     ReplicaMetric(
-        "paceline_governor_hindsight_seconds_total",
-        "Time spent on replay scoring, which judges drafts after the output is known.",
-        from_governor("hindsight_seconds_total"),
-    ),
-    ReplicaMetric(
         "paceline_replica_load_requests_running",
         "Requests that the replica computes, by its own metrics.",
         from_load(lambda load: load.num_running),

@@ -121,8 +121,6 @@ def _tolerates_extreme_samples(make_policy: MakePolicy, ceiling: int) -> None:
             for num_requests in (1, 256, 4096):
                 load = ordinary_load(ceiling, num_requests=num_requests, context_tokens=10**7)
                 _plan(policy, load, f"with {case}, at {num_requests} requests")
-                with_scores = replace(load, has_replay_scoring=True)
-                _plan(policy, with_scores, f"with {case}, where replay scoring is possible")
         for sample in varied_samples(50, ceiling):
             _observe(policy, sample, f"with ordinary samples after {case}")
             _plan(policy, ordinary_load(ceiling), f"with ordinary samples after {case}")
@@ -163,16 +161,6 @@ def _shares_no_state(make_policy: MakePolicy, ceiling: int) -> None:
     _compare(alone, together, "a policy planned differently while another one was in use")
 
 
-def _requests_only_what_the_engine_has(make_policy: MakePolicy, ceiling: int) -> None:
-    # Every plan of every check is held to it (`_plan`); here with an engine that has both at times.
-    policy = _build(make_policy)
-    for number, sample in enumerate(varied_samples(400, ceiling)):
-        _observe(policy, sample, "with ordinary samples")
-        has = number % 3 == 0
-        load = ordinary_load(ceiling, has_replay_scoring=has, has_first_token_verdicts=has)
-        _plan(policy, load, "in an engine whose abilities come and go")
-
-
 _PROMISES: dict[str, Callable[[MakePolicy, int], None]] = {
     "A policy can be built and has `observe` and `plan`": _can_be_built,
     "A policy plans before the first sample": _plans_before_the_first_sample,
@@ -185,7 +173,6 @@ _PROMISES: dict[str, Callable[[MakePolicy, int], None]] = {
     "A policy leaves samples unchanged": _leaves_samples_unchanged,
     "The same samples and loads give the same plans": _repeats_itself,
     "Policies share no state": _shares_no_state,
-    "A policy requests only what the engine has": _requests_only_what_the_engine_has,
 }
 
 
@@ -252,12 +239,6 @@ def _plan(policy: Policy, load: EngineLoad, when: str) -> DraftPlan:
     expected = plan.expected_tokens_per_s
     if expected is not None and not isinstance(expected, float | int):
         raise _Broken(f"expected_tokens_per_s is {expected!r}, no float and not None, {when}")
-    if plan.replay_scoring_tokens and not load.has_replay_scoring:
-        raise _Broken(f"the plan requests replay scores, which the engine cannot give, {when}")
-    if plan.requests_first_tokens and not load.has_first_token_verdicts:
-        raise _Broken(
-            f"the plan requests first-token verdicts, which the engine cannot give, {when}"
-        )
     return plan
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from paceline.governor.values import EngineLoad, ReplayScores, StepSample
+from paceline.governor.values import EngineLoad, StepSample
 
 _GOLDEN = 0.6180339887498949
 """Its multiples, taken modulo 1, fill the interval from 0 to 1 evenly."""
@@ -79,8 +79,6 @@ def extreme_samples(max_draft_length: int) -> dict[str, list[StepSample]]:
     }
     all_accepted = sample(**crowd, accepted=(top,) * 256)
     none_accepted = sample(**crowd, accepted=(0,) * 256)
-    good_scores = ReplayScores((top,) * 16, (top,) * 16, 16 * (top + 1), 0, 0.001)
-    bad_scores = ReplayScores((top,) * 64, (0,) * 64, 64, 0, 0.001)
     deep = 2 * top + 4
     return {
         "durations of zero": [sample(duration_s=0.0)] * 50,
@@ -117,33 +115,6 @@ def extreme_samples(max_draft_length: int) -> dict[str, list[StepSample]]:
         ]
         * 50,
         "one stale sample again and again": [sample()] * 300,
-        "replay scores that were not requested": [sample(replay_scores=good_scores)] * 50,
-        "replay scores of nothing": [sample(replay_scores=ReplayScores((), (), 0, 0, 0.0))] * 50,
-        "replay scoring that takes eleven days": [
-            sample(replay_scores=ReplayScores((top,), (0,), 64, 10**7, 1e6))
-        ]
-        * 50,
-        "replay scores deeper than the ceiling": [
-            sample(replay_scores=ReplayScores((99,), (99,), 99, 0, 0.0))
-        ]
-        * 50,
-        "replay scores that alternate": [
-            sample(replay_scores=good_scores),
-            sample(replay_scores=bad_scores),
-        ]
-        * 50,
-        "first-token verdicts that were not requested": [sample(first_token_verdicts=(1, 0, 1))]
-        * 50,
-        "first-token verdicts without drafts": [
-            sample(
-                requested_draft_length=0,
-                drafted=(),
-                accepted=(),
-                verified_draft_tokens=0,
-                first_token_verdicts=(1,) * 256,
-            )
-        ]
-        * 50,
     }
 
 

@@ -109,7 +109,6 @@ _USES = (
     ("paceline_governor_off_seconds_total", "without drafts"),
     ("paceline_governor_exploring_seconds_total", "exploring"),
     ("paceline_governor_safe_plan_seconds_total", "static setting"),
-    ("paceline_governor_hindsight_seconds_total", "replay scoring"),
 )
 
 

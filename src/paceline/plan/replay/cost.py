@@ -55,12 +55,8 @@ class MeasuredCost:
     """Factor on every step: a machine that is slower than when it was recorded."""
 
     def step_s(self, shape: StepShape) -> float:
-        """See `CostFunction`. Replay scoring is one more draft pass; backfill is not priced."""
+        """See `CostFunction`. Backfill is not priced."""
         passes, requests = float(shape.draft_passes), float(shape.num_requests)
-        drafts = passes * requests
-        if shape.replay_scoring_requests:
-            passes += 1.0
-            drafts += shape.replay_scoring_requests
         features = (
             *target_features(
                 requests,
@@ -70,7 +66,7 @@ class MeasuredCost:
                 self.graphs,
             ),
             passes,
-            drafts,
+            passes * requests,
         )
         return self.pace * sum(map(float.__mul__, self.coefficients, features))
 

@@ -102,8 +102,8 @@ def _about_steps(cells: Sequence[StepCell]) -> Iterator[str]:
     unclean_s = sum(cell.seconds * cell.count for cell in cells if not cell.is_clean)
     if total_s and unclean_s > _UNCLEAN_FRACTION * total_s:
         yield (
-            f"{unclean_s / total_s:.0%} of the steps' time was not clean (after a pause, with "
-            "backfill or probes) and is not modelled"
+            f"{unclean_s / total_s:.0%} of the steps' time was not clean (after a pause, or with "
+            "backfill) and is not modelled"
         )
 
 

@@ -4,13 +4,10 @@ The state is arrays over slots; a request keeps its slot from admission to its e
 belong to the request and the position of its output token, not to the step: token i of a request
 meets the same draw whatever lengths were drafted before. So runs with different policies on one
 seed differ because of the policies' decisions and hardly by chance. Each draw decides once: a
-verdict at position i ends in a token at position i. The draws and true acceptance of tokens already
-produced are kept until the request ends, for replay scoring.
+verdict at position i ends in a token at position i.
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -24,17 +21,6 @@ Bools = npt.NDArray[np.bool_]
 
 _BLOCK = 128
 """Draws are made for this many output tokens at a time; each slot holds two blocks."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Past:
-    """Draws and true acceptance of the tokens that one request has already produced."""
-
-    luck: list[Floats] = field(default_factory=list)
-    """Blocks of acceptance draws before the two current ones, from the first token on."""
-    logits: list[tuple[int, Floats]] = field(default_factory=list)
-    """True acceptance that was in force earlier: the last token that it applied to, and the logits
-    by draft depth."""
 
 
 class RequestBatch:
@@ -62,8 +48,6 @@ class RequestBatch:
         """Scheduled steps of the request whose results are pending."""
         self.missed = np.zeros(num_slots, dtype=np.int64)
         """Tokens the draft model has not computed."""
-        self.last_replay = np.zeros(num_slots, dtype=np.int64)
-        """Number of the last replay scoring pass that judged the request; 0 for none."""
         self.arrived_s = np.zeros(num_slots)
         self.output_tokens = np.zeros(num_slots, dtype=np.int64)
         """Of the whole answer."""
@@ -80,28 +64,23 @@ class RequestBatch:
         self._match_fraction = np.ones(num_slots)
         self._match_memory = np.zeros(num_slots)
         self._arrivals: dict[int, Arrival] = {}
-        self._pasts: dict[int, _Past] = {}
         self._truths: dict[str, DraftTruth] = {}
 
     def enter(self, phase: Phase) -> None:
         """Apply the phase's true acceptance, also to requests under way."""
         self._truths |= {kind.name: kind.truth for kind in phase.classes}
         for slot, arrival in self._arrivals.items():
-            replaced = (int(self.position[slot]), self._logits[slot].copy())
-            self._pasts[slot].logits.append(replaced)
             self._set_truth(slot, arrival)
 
     def admit(self, arrival: Arrival) -> int:
         """Give a request a slot; returns it."""
         slot = self._free.pop()
         self._arrivals[slot] = arrival
-        self._pasts[slot] = _Past()
         self.serial[slot] = self._serials
         self._serials += 1
         self.prompt_left[slot] = arrival.prompt_tokens
         self.output_left[slot] = self.output_tokens[slot] = arrival.output_tokens
         self.computed[slot] = self.drafts[slot] = self.in_flight[slot] = self.missed[slot] = 0
-        self.last_replay[slot] = 0
         self.planned[slot] = -1
         self.arrived_s[slot] = arrival.arrived_s
         self.last_output_s[slot] = np.nan
@@ -116,7 +95,7 @@ class RequestBatch:
         """Free the slots of requests that have ended."""
         for slot in slots.tolist():
             self.serial[slot] = -1
-            del self._arrivals[slot], self._pasts[slot]
+            del self._arrivals[slot]
             self._free.append(slot)
 
     def accepted(self, slots: Ints, verified: Ints) -> Ints:
@@ -130,18 +109,6 @@ class RequestBatch:
         hits = (luck < self._logits[slots, :depth]) & (ahead < verified[:, None])
         runs: Ints = np.add.reduce(np.logical_and.accumulate(hits, axis=1), axis=1)
         return runs
-
-    def past_luck(self, slot: int, start: int, stop: int) -> Floats:
-        """The draws that decided on output tokens [start, stop) of a request, all produced."""
-        first = start // _BLOCK
-        blocks = [*self._pasts[slot].luck[first:], self._acceptance_luck[slot]]
-        luck: Floats = np.concatenate(blocks)
-        return luck[start - first * _BLOCK : stop - first * _BLOCK]
-
-    def logits_at(self, slot: int, position: int) -> Floats:
-        """The limit for the draw of the token at `position`, by the depth of the draft."""
-        replaced = self._pasts[slot].logits
-        return next((logits for until, logits in replaced if position < until), self._logits[slot])
 
     def advance(self, slots: Ints, emitted: Ints) -> None:
         """The output of these requests has grown by `emitted` tokens each."""
@@ -168,7 +135,6 @@ class RequestBatch:
         self._match_memory[slot] = truth.match_memory
 
     def _next_block(self, slot: int) -> None:
-        self._pasts[slot].luck.append(self._acceptance_luck[slot, :_BLOCK].copy())
         for luck in (self._acceptance_luck, self._match_luck):
             luck[slot, :_BLOCK] = luck[slot, _BLOCK:]
         self._draw(slot, slice(_BLOCK, 2 * _BLOCK))

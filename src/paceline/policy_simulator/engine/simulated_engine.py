@@ -6,8 +6,7 @@ and its drafts or with a chunk of its prompt, within a token budget; then waitin
 and verified in the next step. The samples equal those that `paceline.engine.scheduler.observer`
 makes of the same steps. Under asynchronous scheduling a step is scheduled while the one before it
 runs: its sample and its tokens come one step later, and a request that ends unexpectedly is still
-computed in one more step. A draft model that rests also scores finished text when the plan requests
-it (`replay_scoring`): at the step's end, in the step's time, reported with the next step.
+computed in one more step.
 
 Left out: preemption (the KV cache is assumed large enough), prefix caching, structured output,
 and all time between two steps.
@@ -20,9 +19,8 @@ from collections import deque
 import numpy as np
 
 from paceline.governor.policy import Policy
-from paceline.governor.values import EngineLoad, ReplayScores, StepSample
+from paceline.governor.values import EngineLoad, StepSample
 from paceline.policy_simulator.engine.batch import Bools, Ints, RequestBatch, uniform_tokens
-from paceline.policy_simulator.engine.replay_scoring import SimulatedReplay, score_finished_text
 from paceline.policy_simulator.engine.simulated_step import SimulatedStep
 from paceline.policy_simulator.engine.step_log import LogWriter, StepLog
 from paceline.policy_simulator.machines.cost import StepShape
@@ -53,7 +51,6 @@ class SimulatedEngine:
         self._ones = np.ones(machine.max_num_seqs, dtype=np.int64)
         self._waiting: deque[Arrival] = deque()
         self._in_flight: deque[SimulatedStep] = deque()
-        self._report: ReplayScores | None = None
         self._now_s = 0.0
         self._is_back_to_back = False
         self._num_phases = 0
@@ -154,8 +151,6 @@ class SimulatedEngine:
             prefill_tokens=prefill_tokens,
             num_waiting=len(self._waiting),
             max_draft_length=ceiling,
-            has_replay_scoring=machine.drafter == "rests",
-            has_first_token_verdicts=machine.reports_first_tokens,
             # The observer looks for them only where there are tokens beyond one per request.
             num_prefilling=len(slots) - num_emitting if prefill_tokens else 0,
             allowed_lengths=machine.captured_lengths,
@@ -184,7 +179,6 @@ class SimulatedEngine:
             draft_length=length,
             catch_up_tokens=catch_up_tokens,
             is_behind=is_behind,
-            replay_scoring_tokens=plan.replay_scoring_tokens if load.has_replay_scoring else 0,
         )
         batch.planned[slots] = length
         return step
@@ -249,7 +243,6 @@ class SimulatedEngine:
         accepted = batch.accepted(slots, step.verified)
         if machine.drafter == "ngram_gpu":
             accepted[batch.matched[slots] == 0.0] = 0  # verified, but only to fill the slots
-        first_tokens = self._first_tokens(step, alive)
         outputs = np.minimum(step.emits * (accepted + 1), batch.output_left[slots]) * alive
         ended = alive & (step.emits > 0) & (outputs == batch.output_left[slots])
         batch.output_left[slots] -= outputs
@@ -265,21 +258,17 @@ class SimulatedEngine:
         if machine.drafter == "rests" and length == 0:
             batch.missed[kept] += (step.scheduled - step.verified + accepted)[remaining]
         self._propose(kept[outputs[remaining] > 0], outputs[remaining & (outputs > 0)], length)
-        replay = self._replay(step.replay_scoring_tokens) if step.replay_scoring_tokens else None
-        expected_s = self._expected_s(step, replay)
-        replay_scoring_s = 0.0 if replay is None else expected_s - self._expected_s(step)
+        expected_s = self._expected_s(step)
         started_s = self._now_s if self._is_back_to_back else step.scheduled_s
         self._now_s += self._disturbance.disturb(
             expected_s, self._now_s, self._random, is_first=self._is_first_of_its_size(step)
         )
         self._hand_out(slots[outputs > 0], slots[ended], log)
-        self._show(step, accepted, remaining, int(np.count_nonzero(ended)), started_s, first_tokens)
-        self._report = None if replay is None else replay.report(replay_scoring_s)
+        self._show(step, accepted, remaining, int(np.count_nonzero(ended)), started_s)
         log.steps.append(
             (
                 self._now_s - started_s,
                 expected_s,
-                replay_scoring_s,
                 step.draft_length,
                 step.requested_draft_length,
                 len(slots),
@@ -297,12 +286,7 @@ class SimulatedEngine:
         self._sizes.add(size)
         return len(self._sizes) > num_sizes
 
-    def _replay(self, max_tokens: int) -> SimulatedReplay:
-        # No pass takes more tokens than a step may.
-        room = min(max_tokens, self._machine.token_budget)
-        return score_finished_text(self._batch, self._running, room, self._machine.max_draft_length)
-
-    def _expected_s(self, step: SimulatedStep, replay: SimulatedReplay | None = None) -> float:
+    def _expected_s(self, step: SimulatedStep) -> float:
         shape = StepShape(
             num_requests=len(step.slots),
             verified_draft_tokens=step.num_verified,
@@ -310,8 +294,6 @@ class SimulatedEngine:
             context_tokens=step.load.context_tokens,
             draft_passes=0 if step.is_behind else self._machine.draft_passes(step.draft_length),
             catch_up_tokens=step.catch_up_tokens,
-            replay_scoring_requests=0 if replay is None else replay.num_requests,
-            replay_scoring_tokens=0 if replay is None else replay.computed_tokens,
             tokens_per_request=uniform_tokens(step.scheduled, step.verified),
         )
         return self._machine.cost.step_s(shape)
@@ -343,17 +325,6 @@ class SimulatedEngine:
         if not machine.is_async:  # asynchronous scheduling has set placeholders
             batch.drafts[slots] = length * matches if machine.drafter == "ngram" else length
 
-    def _first_tokens(self, step: SimulatedStep, alive: Bools) -> tuple[int, ...]:
-        """At requested length 0: 1 for each request that emits the token that the draft model has
-        computed for it, by the draw that would have decided on it as a draft."""
-        if not self._machine.reports_first_tokens or step.requested_draft_length > 0:
-            return ()
-        decoding = step.slots[
-            alive & (step.scheduled == 1) & (self._batch.position[step.slots] > 0)
-        ]
-        came: list[int] = self._batch.accepted(decoding, self._ones[: len(decoding)]).tolist()
-        return tuple(came)
-
     def _show(
         self,
         step: SimulatedStep,
@@ -361,7 +332,6 @@ class SimulatedEngine:
         remaining: Bools,
         num_ended: int,
         started_s: float,
-        first_tokens: tuple[int, ...],
     ) -> None:
         """Pass the sample of the step to the policy, as the observer would make it."""
         rests, requested = self._machine.drafter == "rests", step.requested_draft_length
@@ -387,13 +357,11 @@ class SimulatedEngine:
                 prefill_tokens=load.prefill_tokens,
                 context_tokens=load.context_tokens,
                 duration_s=self._now_s - started_s,
-                is_clean=is_clean and not catches_up and step.replay_scoring_tokens == 0,
+                is_clean=is_clean and not catches_up,
                 catches_up=catches_up,
                 judged=tuple(map(str, step.serials[judged].tolist())),
                 requested=() if is_uniform else tuple(of_judged.tolist()),
                 num_ended=num_ended,
-                replay_scores=self._report,
                 num_prefilling=load.num_prefilling,
-                first_token_verdicts=first_tokens,
             )
         )

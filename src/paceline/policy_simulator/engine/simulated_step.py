@@ -31,8 +31,6 @@ class SimulatedStep:
     catch_up_tokens: int
     is_behind: bool
     """Whether the draft model has not caught up yet, and therefore drafts nothing."""
-    replay_scoring_tokens: int
-    """Requested by the plan; 0 for no replay scoring."""
 
     @property
     def requested_draft_length(self) -> int:

@@ -20,8 +20,6 @@ class StepLog:
     duration_s: Floats
     expected_s: Floats
     """The same by the cost function alone, undisturbed."""
-    replay_scoring_s: Floats
-    """Time of replay scoring, part of the expected time."""
     draft_length: Ints
     """Planned in this step, verified in the next."""
     requested_draft_length: Ints
@@ -54,7 +52,7 @@ class LogWriter:
     """Collects the steps of one phase."""
 
     phase: Phase
-    steps: list[tuple[float, float, float, int, int, int, int, int, int, int, int]] = field(
+    steps: list[tuple[float, float, int, int, int, int, int, int, int, int]] = field(
         default_factory=list
     )
     waits: list[Floats] = field(default_factory=list)
@@ -65,15 +63,14 @@ class LogWriter:
 
     def finish(self, seconds: float) -> StepLog:
         """The log, for a phase that took `seconds`."""
-        columns = np.asarray(self.steps, dtype=float).reshape(-1, 11).T
-        counts = columns[3:].astype(np.int64)
+        columns = np.asarray(self.steps, dtype=float).reshape(-1, 10).T
+        counts = columns[2:].astype(np.int64)
         none = [np.zeros(0)]
         return StepLog(
             phase=self.phase,
             seconds=seconds,
             duration_s=columns[0],
             expected_s=columns[1],
-            replay_scoring_s=columns[2],
             draft_length=counts[0],
             requested_draft_length=counts[1],
             num_requests=counts[2],

@@ -50,8 +50,7 @@ class PhaseSummary:
     exploring_fraction: float
     """Fraction of the time in excursions: a few steps at another length, and back."""
     exploring_loss_fraction: float
-    """Fraction of the time that excursions lost against the length they left, plus the time of
-    replay scoring."""
+    """Fraction of the time that excursions lost against the length they left."""
     switching_fraction: float
     """Fraction of the time in steps whose draft length differs from the one before, without
     excursions."""
@@ -118,10 +117,9 @@ class Judge:
     def _summarize_phase(self, log: StepLog) -> PhaseSummary:
         fractions, steady_s = self.steady_fractions(log)
         total_s = float(steady_s.sum())
-        replay_scoring_s = float(log.replay_scoring_s.sum())
         busy_s = max(float(log.duration_s.sum()), 1e-12)
         excursions = find_excursions(log.draft_length)
-        explored_s = _excursion_loss_s(fractions, steady_s, excursions) + replay_scoring_s
+        explored_s = _excursion_loss_s(fractions, steady_s, excursions)
         changed = np.zeros(log.num_steps, dtype=bool)
         changed[1:] = log.draft_length[1:] != log.draft_length[:-1]
         back = np.zeros(log.num_steps, dtype=bool)
@@ -145,7 +143,7 @@ class Judge:
             accepted_fraction=int(log.accepted_tokens.sum()) / drafted if drafted else None,
             off_fraction=float(log.duration_s[log.draft_length == 0].sum()) / busy_s,
             exploring_fraction=float(log.duration_s[excursions].sum()) / busy_s,
-            exploring_loss_fraction=explored_s / max(total_s + replay_scoring_s, 1e-12),
+            exploring_loss_fraction=explored_s / max(total_s, 1e-12),
             switching_fraction=float(log.duration_s[switched].sum()) / busy_s,
             inter_chunk_p50_s=_percentile(log.inter_chunk_s, 50),
             inter_chunk_p99_s=_percentile(log.inter_chunk_s, 99),

@@ -2,13 +2,11 @@
 
     seconds = base + request * n + judge * [drafts > 0] + token * (padded - n) + context * c
               + passes * (draft_pass + draft_request * n) + catch_up * missed
-              + [replay scoring] * (draft_pass + draft_request * h) + catch_up * scored
 
 with n requests, c thousand tokens of context, and `padded` the tokens of the step (one per request,
 draft tokens to verify, prompt tokens) rounded up to a captured graph size. Verifying anything at
-all costs `judge`, since the rejection sampler then runs instead of the plain one. Replay scoring is
-one more draft pass, over `scored` tokens of h requests. Also here: `StepShape`, the work of a step
-for every cost function; `roofline` has the other cost function.
+all costs `judge`, since the rejection sampler then runs instead of the plain one. Also here:
+`StepShape`, the work of a step for every cost function; `roofline` has the other cost function.
 """
 
 from __future__ import annotations
@@ -32,10 +30,6 @@ class StepShape:
     """Forward passes of the draft model; the first sees all tokens of the step."""
     catch_up_tokens: int = 0
     """Tokens the draft model has to compute first because it rested."""
-    replay_scoring_requests: int = 0
-    """Requests scored in one pass of the draft model at the end; 0 for no such pass."""
-    replay_scoring_tokens: int = 0
-    """Tokens it computes in that pass."""
     tokens_per_request: int | None = None
     """The number of tokens of every request; None where they differ, or one is prefilling."""
 
@@ -68,7 +62,7 @@ class LinearCost:
 
     def step_s(self, shape: StepShape) -> float:
         num_requests = shape.num_requests
-        seconds = (
+        return (
             self.base_s
             + self.request_s * num_requests
             + (self.judge_s if shape.verified_draft_tokens > 0 else 0.0)
@@ -77,7 +71,3 @@ class LinearCost:
             + shape.draft_passes * (self.draft_pass_s + self.draft_request_s * num_requests)
             + self.catch_up_token_s * shape.catch_up_tokens
         )
-        if shape.replay_scoring_requests:
-            seconds += self.draft_pass_s + self.draft_request_s * shape.replay_scoring_requests
-            seconds += self.catch_up_token_s * shape.replay_scoring_tokens
-        return seconds

@@ -29,8 +29,6 @@ class Machine:
     drafter: Drafter
     is_async: bool
     """Whether the next step is scheduled before the results of this one arrive."""
-    reports_first_tokens: bool = False
-    """Whether a draft model that keeps up reports first-token verdicts at draft length 0."""
     prefill_chunk_tokens: int | None = None
     """Most tokens of one prompt in a step: vLLM's long_prefill_token_threshold; None for the whole
     prompt, as far as the step has room."""
@@ -39,11 +37,6 @@ class Machine:
     None allows every length."""
 
     def __post_init__(self) -> None:
-        if self.reports_first_tokens and self.drafter != "keeps_up":
-            raise ValueError(
-                f"drafter {self.drafter!r} computes no token at draft length 0, so it has no "
-                "first-token verdicts: set reports_first_tokens to false"
-            )
         if self.token_budget < self.max_num_seqs:
             raise ValueError(
                 f"token_budget is {self.token_budget}; it must be at least max_num_seqs "
@@ -74,17 +67,7 @@ class Machine:
 
     def without_speculation(self) -> Machine:
         """The same engine started without a drafter."""
-        return replace(
-            self,
-            drafter="none",
-            max_draft_length=0,
-            reports_first_tokens=False,
-            captured_lengths=None,
-        )
-
-    def reporting_first_tokens(self) -> Machine:
-        """The same engine with first-token verdicts at length 0."""
-        return replace(self, reports_first_tokens=True)
+        return replace(self, drafter="none", max_draft_length=0, captured_lengths=None)
 
     def with_prefill_chunks(self, tokens: int) -> Machine:
         """The same engine with at most `tokens` of each prompt in a step."""
@@ -94,7 +77,7 @@ class Machine:
         """The same engine with an n-gram drafter, which costs nothing: the one that leaves
         scheduling as it is."""
         drafter: Drafter = "ngram_gpu" if self.is_async else "ngram"
-        return replace(self, drafter=drafter, reports_first_tokens=False)
+        return replace(self, drafter=drafter)
 
     @property
     def lengths(self) -> tuple[int, ...]:

@@ -2,10 +2,9 @@
 
 The target passes over all tokens of the step once. The draft model passes over the same tokens
 first, and then over one token per request for every further draft token; before that over the
-tokens it missed while resting, and afterwards over those of replay scoring. Every pass has the time
-of `capacity.roofline.forward_pass_s`, its tokens padded to a captured graph size, and a fixed
-overhead. Passes do not overlap. Outside of full graphs, launches add a time per layer to the
-target's pass.
+tokens it missed while resting. Every pass has the time of `capacity.roofline.forward_pass_s`, its
+tokens padded to a captured graph size, and a fixed overhead. Passes do not overlap. Outside of full
+graphs, launches add a time per layer to the target's pass.
 """
 
 from __future__ import annotations
@@ -51,8 +50,6 @@ class RooflineCost:
             one_each = self.graphs.pad(shape.num_requests)
             further_s = self._draft_pass_s(self.draft, one_each, shape.context_tokens)
             seconds += (shape.draft_passes - 1) * further_s
-        if shape.replay_scoring_requests:
-            seconds += self._draft_pass_s(self.draft, shape.replay_scoring_tokens, 0.0)
         return seconds
 
     def _draft_pass_s(self, draft: ModelFigures, tokens: float, context_tokens: float) -> float:

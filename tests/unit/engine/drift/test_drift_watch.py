@@ -12,7 +12,7 @@ import pytest
 from paceline.engine.drift import drift_watch
 from paceline.engine.drift.category_watch import FIRST_REFERENCE
 from paceline.engine.drift.drift_watch import MAX_FOLLOWED, DriftWatch
-from paceline.governor.values import ReplayScores, StepSample
+from paceline.governor.values import StepSample
 from paceline.policy_simulator.traffic.passages import PassageTraffic, draft_text, draw_text
 from unit.engine.recording.requests import sample
 
@@ -233,22 +233,3 @@ def test_requests_differ_in_what_was_requested_of_them() -> None:
     engine.end(*names)
     categories = engine.watch.state()["categories"]
     assert (categories["a"]["acceptance"], categories["b"]["acceptance"]) == (1.0, 1.0)
-
-
-def test_replayed_drafts_count_while_nothing_is_drafted() -> None:
-    """As drafts of two tokens: eight rejected with weight 3, eight accepted with weight 1."""
-    engine = Engine(DriftWatch())
-    name = engine.begin()
-    scores = ReplayScores((8,) * 17, (5, 0) * 8 + (5,), 64, 0, 0.001, judged=(name,) * 17)
-    engine.step(sample(draft_length=2, requested_draft_length=0, replay_scores=scores))
-    engine.step(sample(draft_length=0, requested_draft_length=0, replay_scores=scores))
-    engine.end(name)
-    state = engine.watch.state()["categories"]["code"]
-    assert (state["requests"], state["acceptance"]) == (1, 0.25)
-
-
-def test_scores_without_request_ids_are_passed_over() -> None:
-    engine = Engine(DriftWatch())
-    scores = ReplayScores((8,), (5,), 64, 0, 0.001)
-    engine.step(sample(draft_length=0, requested_draft_length=0, replay_scores=scores))
-    assert engine.watch.state()["categories"] == {}

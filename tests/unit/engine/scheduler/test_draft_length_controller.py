@@ -99,25 +99,25 @@ def test_the_state_has_the_parameters_that_an_operator_gave() -> None:
     assert controller.state()["policy_parameters"] == {}
 
 
-class ReplayingPolicy(FailingPolicy):
-    """Orders replay scoring with every plan."""
+class ProbingPolicy(FailingPolicy):
+    """Every plan is a probe."""
 
     def plan(self, load: EngineLoad) -> DraftPlan:
-        return DraftPlan(5, "planted", replay_scoring_tokens=64)
+        return DraftPlan(5, "planted", is_exploring=True)
 
 
-def test_the_ceiling_keeps_an_order_for_replay_scoring() -> None:
-    """The length is limited to 2, and the order is as planned."""
+def test_a_probe_that_the_ceiling_limits_is_still_a_probe() -> None:
+    """The length is limited to 2."""
     controller = DraftLengthController(
         PluginSettings(policy="fixed"),
         max_draft_length=8,
         method="draft_model",
-        make_policy=lambda name, **_: ReplayingPolicy(0),
+        make_policy=lambda name, **_: ProbingPolicy(0),
     )
-    assert controller.plan(LOAD) == DraftPlan(5, "planted", replay_scoring_tokens=64)
+    assert controller.plan(LOAD) == DraftPlan(5, "planted", is_exploring=True)
     controller.set({"ceiling": 2})
     plan = controller.plan(LOAD)
-    assert (plan.draft_length, plan.replay_scoring_tokens) == (2, 64)
+    assert (plan.draft_length, plan.is_exploring) == (2, True)
 
 
 @pytest.mark.parametrize("planned", [ZeroDivisionError("planted"), 9, -1])

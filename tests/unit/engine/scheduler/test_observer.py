@@ -6,12 +6,11 @@ The hook register checks the real objects for these fields.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
 
 from paceline.engine.scheduler.observer import StepObserver
-from paceline.governor.values import ReplayScores, StepSample
+from paceline.governor.values import StepSample
 
 
 @dataclass(eq=False)
@@ -249,98 +248,6 @@ def test_a_drafter_that_does_not_rest_never_backfills() -> None:
         sample = loop.finish(output, at_s=turn + 1.0)
     assert sample is not None
     assert (sample.catches_up, sample.is_clean) == (False, True)
-
-
-REPORT: dict[str, Any] = {
-    "drafted": (8, 3),
-    "accepted": (2, 3),
-    "computed_tokens": 40,
-    "missing_tokens": 5,
-    "seconds": 0.01,
-}
-
-
-def test_replay_scores_join_only_the_next_sample() -> None:
-    """The order makes its step unclean; the scores join the sample of the following step."""
-    loop = Loop(a=Request())
-    loop.observer = StepObserver(drafter_rests=True, has_replay_scoring=True)
-    samples = []
-    for turn, runs_probes in enumerate([False, True, False, False]):
-        output = Output({"a": 1})
-        load = loop.observer.measure_load(output, loop.requests, num_waiting=0, max_draft_length=8)
-        assert load.has_replay_scoring
-        loop.observer.step_scheduled(
-            output, load, started_s=float(turn), draft_length=0, runs_probes=runs_probes
-        )
-        sample = loop.finish(output, at_s=turn + 1.0)
-        assert sample is not None
-        samples.append(sample)
-        if runs_probes:
-            loop.observer.add_replay_scores(REPORT)
-    assert [sample.is_clean for sample in samples] == [False, False, True, True]
-    assert [sample.replay_scores for sample in samples] == [
-        None,
-        None,
-        ReplayScores(**REPORT),
-        None,
-    ]
-
-
-def test_a_missing_report_leaves_samples_without_scores() -> None:
-    loop = Loop(a=Request())
-    for turn in range(3):
-        output = Output({"a": 1})
-        load = loop.observer.measure_load(output, loop.requests, num_waiting=0, max_draft_length=8)
-        loop.observer.step_scheduled(
-            output, load, started_s=float(turn), draft_length=0, runs_probes=True
-        )
-        sample = loop.finish(output, at_s=turn + 1.0)
-        assert sample is not None
-        assert sample.replay_scores is None
-
-
-def test_after_a_failure_replay_scoring_is_off() -> None:
-    observer = StepObserver(drafter_rests=True, has_replay_scoring=True)
-    observer.add_replay_scores({"failed": "planted"})
-    load = observer.measure_load(
-        Output({"a": 1}), {"a": Request()}, num_waiting=0, max_draft_length=8
-    )
-    assert not load.has_replay_scoring
-
-
-@pytest.mark.parametrize("wrong", [{"accepted": (9, 3)}, {"seconds": -1.0}, {"mood": 1}])
-def test_an_invalid_report_is_refused(wrong: dict[str, Any]) -> None:
-    """The scheduler counts the error; the next sample has no scores."""
-    loop = Loop(a=Request())
-    with pytest.raises((ValueError, TypeError)):
-        loop.observer.add_replay_scores({**REPORT, **wrong})
-    output = Output({"a": 1})
-    loop.schedule(output, at_s=0.0, draft_length=0)
-    sample = loop.finish(output, at_s=1.0)
-    assert sample is not None
-    assert sample.replay_scores is None
-
-
-def test_first_token_verdicts_join_only_the_next_sample() -> None:
-    """After a failure the load says that there are no more verdicts."""
-    observer = StepObserver(drafter_rests=False, has_first_token_verdicts=True)
-    requests = {"a": Request()}
-
-    def step() -> tuple[bool, tuple[int, ...]]:
-        output = Output({"a": 1})
-        load = observer.measure_load(output, requests, num_waiting=0, max_draft_length=8)
-        observer.step_scheduled(output, load, started_s=0.0, draft_length=0)
-        sample = observer.step_finished(
-            output, requests, verified=[], now_s=1.0, has_more_work=True, may_speculate=True
-        )
-        assert sample is not None
-        return load.has_first_token_verdicts, sample.first_token_verdicts
-
-    observer.add_first_token_verdicts({"verdicts": (1, 0)})
-    assert step() == (True, (1, 0))
-    assert step() == (True, ())
-    observer.add_first_token_verdicts({"failed": "planted"})
-    assert step() == (False, ())
 
 
 def test_a_prefill_that_follows_without_a_pause_is_clean() -> None:

@@ -135,13 +135,6 @@ def test_sixty_four_steps_may_be_in_flight(num_in_flight: int, is_known: bool) -
     assert (loop.finish(outputs[0], at_s=1.0) is not None) is is_known
 
 
-def test_probes_are_absent_unless_the_workers_support_them() -> None:
-    load = StepObserver(drafter_rests=True).measure_load(
-        Output({"a": 1}), {"a": Request()}, num_waiting=0, max_draft_length=8
-    )
-    assert (load.has_replay_scoring, load.has_first_token_verdicts) == (False, False)
-
-
 def test_fewer_scheduled_tokens_than_drafts_are_no_prefill() -> None:
     """vLLM cut the drafts of a request near its context limit."""
     load = StepObserver(drafter_rests=False).measure_load(

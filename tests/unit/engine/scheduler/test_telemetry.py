@@ -8,7 +8,7 @@ import pytest
 
 from paceline.engine.scheduler.draft_length_controller import DraftLengthController
 from paceline.engine.scheduler.settings import PluginSettings
-from paceline.governor.values import DraftPlan, ReplayScores
+from paceline.governor.values import DraftPlan
 from unit.engine.scheduler.controllers import LOAD, Planned, failing, make_sample
 
 
@@ -37,7 +37,7 @@ def test_the_reason_of_the_last_change_is_kept() -> None:
 
 
 def test_time_is_counted_by_its_use() -> None:
-    """Steps of 50 ms: two off, one exploring with a replay pass of 2 ms, two on."""
+    """Steps of 50 ms: two off, one exploring, two on."""
     plans = [DraftPlan(length, "planned") for length in (0, 0, 3, 3)]
     plans.insert(2, DraftPlan(2, "planned", is_exploring=True))
     plans[-1] = replace(plans[-1], expected_tokens_per_s=80.0)
@@ -49,16 +49,13 @@ def test_time_is_counted_by_its_use() -> None:
     )
     for _ in range(5):
         length = controller.plan(LOAD).draft_length
-        report = ReplayScores((8,), (3,), 64, 0, 0.002) if length == 2 else None
-        controller.observe(replace(make_sample(), draft_length=length, replay_scores=report))
+        controller.observe(replace(make_sample(), draft_length=length))
     state = controller.state()
     assert state["draft_length_changes_total"] == 1
     assert state["seconds_total"] == pytest.approx(0.25)
     assert state["off_seconds_total"] == pytest.approx(0.10)
     assert state["exploring_seconds_total"] == pytest.approx(0.05)
     assert state["safe_plan_seconds_total"] == 0.0
-    assert (state["hindsight_seconds_total"], state["hindsight_drafts_total"]) == (0.002, 1)
-    assert state["hindsight_tokens_total"] == 64
     assert state["expected_goodput_tokens_per_s"] == 80.0
 
 
@@ -104,8 +101,7 @@ def test_a_new_engine_has_counted_nothing() -> None:
     state = planning().state()
     totals = {key: value for key, value in state.items() if key.endswith("_seconds_total")}
     assert set(totals.values()) == {0.0}
-    assert state["draft_length_changes_total"] == state["hindsight_tokens_total"] == 0
-    assert state["hindsight_drafts_total"] == 0
+    assert state["draft_length_changes_total"] == 0
     assert state["expected_goodput_tokens_per_s"] is None
 
 
@@ -122,17 +118,12 @@ def test_neither_the_first_length_nor_a_probe_is_a_change() -> None:
     assert changes == [0, 0, 0, 1]
 
 
-def test_a_step_without_a_time_counts_only_its_replay_scores() -> None:
+def test_a_step_without_a_time_adds_none() -> None:
     controller = planning(DraftPlan(0, "planned"))
     controller.plan(LOAD)
-    for _ in range(2):
-        report = ReplayScores((8, 2), (3, 2), 40, 0, 0.002)
-        sample = replace(make_sample(), draft_length=0, duration_s=None, replay_scores=report)
-        controller.observe(sample)
+    controller.observe(replace(make_sample(), draft_length=0, duration_s=None))
     state = controller.state()
     assert state["seconds_total"] == state["off_seconds_total"] == 0.0
-    assert state["hindsight_seconds_total"] == pytest.approx(0.004)
-    assert (state["hindsight_tokens_total"], state["hindsight_drafts_total"]) == (80, 4)
 
 
 def test_time_before_the_first_plan_is_no_exploration() -> None:

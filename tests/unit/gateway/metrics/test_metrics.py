@@ -28,7 +28,7 @@ NAMES = {
     "paceline_governor_draft_length_changes_total", "paceline_governor_drafted_tokens_total",
     "paceline_governor_expected_goodput_tokens_per_second",
     "paceline_governor_exploring_seconds_total", "paceline_governor_goodput_tokens_per_second",
-    "paceline_governor_hindsight_seconds_total", "paceline_governor_last_change_info",
+    "paceline_governor_last_change_info",
     "paceline_governor_off_seconds_total",
     "paceline_governor_policy_errors_total", "paceline_governor_safe_plan_seconds_total",
     "paceline_governor_safe_plan_steps_total", "paceline_governor_seconds_total",

@@ -84,7 +84,6 @@ def is_extreme(seen: Seen) -> bool:
             lambda seen: is_extreme(seen) and loaded(seen).context_tokens >= 10**7,
             "extreme samples",
         ),
-        (lambda seen: is_extreme(seen) and loaded(seen).has_replay_scoring, "extreme samples"),
         (
             lambda seen: (
                 len(seen.samples) == 100
@@ -106,14 +105,6 @@ def is_extreme(seen: Seen) -> bool:
         (
             lambda seen: len(seen.samples) > 100 and loaded(seen).num_requests == 7,
             "share no state",
-        ),
-        (
-            lambda seen: (
-                len(seen.samples) == 400
-                and loaded(seen).has_replay_scoring
-                and loaded(seen).has_first_token_verdicts
-            ),
-            "only what the engine has",
         ),
     ],
 )

@@ -121,16 +121,6 @@ class Entangled(Sound):
         return DraftPlan(load.longest_allowed(self._max if is_alone else 0), "alone or not")
 
 
-class OrdersScores(Sound):
-    def plan(self, load: EngineLoad) -> DraftPlan:
-        return DraftPlan(0, "off", replay_scoring_tokens=64)
-
-
-class OrdersVerdicts(Sound):
-    def plan(self, load: EngineLoad) -> DraftPlan:
-        return DraftPlan(0, "off", requests_first_tokens=True)
-
-
 class PlansANumber(Sound):
     def plan(self, load: EngineLoad) -> Any:
         return 0
@@ -175,8 +165,6 @@ def test_a_sound_policy_breaks_nothing() -> None:
         (ChangesSamples, "leaves samples unchanged", "observe changed StepSample"),
         (Unsteady, "same samples and loads give the same plans", "in step 0"),
         (Entangled, "share no state", "while another one was in use"),
-        (OrdersScores, "requests only what the engine has", "replay scores"),
-        (OrdersVerdicts, "requests only what the engine has", "first-token verdicts"),
         (PlansANumber, "plans before the first sample", "returned int instead of a DraftPlan"),
         (PlansAFraction, "plans before the first sample", "is 2.0, which is not a whole number"),
         (GivesNoReason, "plans before the first sample", "has no reason"),

@@ -212,16 +212,3 @@ def test_optimism_shrinks_with_evidence() -> None:
         return model.optimistic_survival(1) / model.survival[0] - 1
 
     assert margin(few) > 2 * margin(many) > 0
-
-
-def test_first_token_verdicts_count_as_drafts_of_one_token() -> None:
-    """Five of eight first tokens came; position 2 follows."""
-    model, drafted = AcceptanceModel(2), AcceptanceModel(2)
-    model.observe(replace(verdicts(0), first_token_verdicts=(1, 1, 1, 1, 1, 0, 0, 0)))
-    drafted.observe(verdicts(1, *[(1, int(index < 5)) for index in range(8)]))
-    assert model.survival == drafted.survival
-
-
-def test_first_token_verdicts_are_0_or_1() -> None:
-    with pytest.raises(ValueError, match="must be 0 or 1"):
-        replace(verdicts(0), first_token_verdicts=(0, 2))

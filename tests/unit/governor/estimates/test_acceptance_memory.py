@@ -13,14 +13,12 @@ from collections.abc import Sequence
 import pytest
 
 from paceline.governor.estimates.acceptance import AcceptanceModel
-from paceline.governor.values import ReplayScores, StepSample
+from paceline.governor.values import StepSample
 
 DEPTH = 4
 
 
-def sample(
-    accepted: Sequence[int] = (), *, drafted: int = 1, replay: ReplayScores | None = None
-) -> StepSample:
+def sample(accepted: Sequence[int] = (), *, drafted: int = 1) -> StepSample:
     """A step that judged drafts of `drafted` tokens; none for no `accepted`."""
     count = len(accepted)
     return StepSample(
@@ -35,7 +33,6 @@ def sample(
         duration_s=0.02,
         is_clean=True,
         judged=tuple(str(number) for number in range(count)),
-        replay_scores=replay,
     )
 
 
@@ -97,16 +94,6 @@ def test_a_rest_alone_changes_no_estimate() -> None:
     for _ in range(2000):
         model.observe(sample())
     assert model.survival[0] == pytest.approx(before, abs=0.08)
-
-
-def test_replayed_drafts_count_as_much_as_real_ones() -> None:
-    """The same four drafts, from a replay and from a step, after the same past."""
-    replayed, drafted = learned(0.9, 200), learned(0.9, 200)
-    for _ in range(3):
-        scores = ReplayScores((DEPTH,) * 4, (0, 0, 1, 0), 20, 0, 0.001)
-        replayed.observe(sample(replay=scores))
-        drafted.observe(sample([0, 0, 1, 0], drafted=DEPTH))
-    assert replayed.survival[0] == pytest.approx(drafted.survival[0], abs=0.02)
 
 
 def test_a_change_at_the_first_position_is_seen_at_those_not_reached() -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from paceline.governor.estimates.acceptance import AcceptanceModel
-from paceline.governor.values import ReplayScores, StepSample
+from paceline.governor.values import StepSample
 
 OFFER = 0.98
 """Of the prior."""
@@ -149,26 +149,9 @@ def test_drafts_of_three_hundred_tokens_are_counted() -> None:
     assert model.survival[298] > model.survival[299] > 0.0
 
 
-def test_replayed_drafts_were_requested_as_long_as_they_are() -> None:
-    """Three drafts, one with two tokens and two with one: none is a missing offer."""
-    model = AcceptanceModel(2)
-    scores = ReplayScores((2, 1, 1), (1, 1, 0), 20, 0, 0.001)
-    model.observe(replace(step(0), replay_scores=scores))
-    first = (1.96 + 3) / 5
-    assert model.offered == pytest.approx([first, first * (1.96 + 1) / 3])
-    assert judged(model) == [3.0, 3.0, 3.0]
-
-
-def test_a_replay_of_no_drafts_says_nothing() -> None:
-    model = AcceptanceModel(1)
-    model.observe(replace(step(0), replay_scores=ReplayScores((), (), 20, 5, 0.001)))
-    assert model.survival == AcceptanceModel(1).survival
-
-
 def test_a_model_without_positions_learns_nothing() -> None:
     model = AcceptanceModel(0)
     model.observe(step(0))
-    model.observe(replace(step(0), first_token_verdicts=(1, 0)))
     model.observe(step(2, (2, 1)))
     assert model.survival == []
 

@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from paceline.governor.policies.goodput import GoodputPolicy
-from paceline.governor.policy import Policy
-from paceline.governor.values import DraftPlan, EngineLoad, StepSample
+from paceline.governor.values import EngineLoad
 from paceline.policy_simulator.machines.cost import LinearCost
 from paceline.policy_simulator.traffic.phases import DraftTruth
 from unit.governor.steady import (
@@ -134,7 +133,7 @@ def test_goodput_is_back_at_once_when_the_load_changes_too(
     of the oracle. With the share of the time alone, exploring found out too late: 65 to 80 %."""
     shares = []
     for seed in range(3):
-        engine = SteadyEngine(Blind(GoodputPolicy(MAX)), cost, seed=seed)
+        engine = SteadyEngine(GoodputPolicy(MAX), cost, seed=seed)
         engine.run(after, hazard(0.05), 200)
         engine.run(before, hazard(0.05), 400)
         log = engine.run(after, hazard(0.9), 60)
@@ -142,31 +141,18 @@ def test_goodput_is_back_at_once_when_the_load_changes_too(
     assert sum(shares) / len(shares) >= 0.94
 
 
-class Blind:
-    """A policy in an engine without replay scoring."""
-
-    def __init__(self, policy: Policy) -> None:
-        self._policy = policy
-
-    def observe(self, sample: StepSample) -> None:
-        self._policy.observe(sample)
-
-    def plan(self, load: EngineLoad) -> DraftPlan:
-        return self._policy.plan(replace(load, has_replay_scoring=False))
-
-
 @pytest.mark.parametrize(("num_steps", "num_requests", "catch_up_token_s"), BUDGET_CASES)
 def test_catching_up_counts_as_exploration(
     num_steps: int, num_requests: int, catch_up_token_s: float
 ) -> None:
-    """Hopeless text; a drafter that rests, without replay scoring: a burst costs what was missed.
+    """Hopeless text; a drafter that rests: a burst costs what was missed.
 
     Requests of 200 to 400 tokens take what they missed with them. The bound of exploration holds
     but for one catch-up: the first, whose price nobody knew.
     """
     hopeless = hazard(0.05)
     cost = replace(LARGE, catch_up_token_s=catch_up_token_s)
-    engine = SteadyEngine(Blind(GoodputPolicy(MAX)), cost, drafter="rests", output_tokens=400)
+    engine = SteadyEngine(GoodputPolicy(MAX), cost, drafter="rests", output_tokens=400)
     log = engine.run(num_requests, hopeless, num_steps)
     allowed_s = 0.005 * float(log.expected_s.sum())
     allowed_s += 12 * engine.rates(num_requests, hopeless)[0].step_s
@@ -255,48 +241,6 @@ def test_goodput_holds_its_length_under_pure_noise() -> None:
     assert lengths.count(most_common) >= 0.8 * len(lengths)
 
 
-@pytest.mark.parametrize("num_requests", [1, 8, 32])
-def test_with_replay_scoring_drafting_is_back_within_a_hundred_steps(num_requests: int) -> None:
-    """Off for long on hopeless text, then easy text: it drafts again, and stays near the best.
-
-    Requests come and go, each in the same words; what was made before the change is judged as well.
-    """
-    hopeless, easy = hazard(0.05), hazard(0.9)
-    cost = replace(LARGE, catch_up_token_s=2e-5)
-    engine = SteadyEngine(GoodputPolicy(MAX), cost, drafter="rests", output_tokens=400)
-    engine.run(num_requests, hopeless, 600)
-    assert engine.lengths(num_requests, hopeless, 400).count(0) >= 320
-    engine.run(num_requests, easy, 100)
-    log = engine.run(num_requests, easy, 300)
-    assert engine.share_of_best(log, num_requests, easy) >= 0.95
-
-
-@pytest.mark.parametrize(("num_steps", "num_requests", "catch_up_token_s"), BUDGET_CASES)
-def test_replay_scoring_keeps_to_the_budget(
-    num_steps: int, num_requests: int, catch_up_token_s: float
-) -> None:
-    """Hopeless text: its passes take 0.5 % of the time and 12 steps at most, and come on."""
-    hopeless = hazard(0.05)
-    cost = replace(LARGE, catch_up_token_s=catch_up_token_s)
-    engine = SteadyEngine(GoodputPolicy(MAX), cost, drafter="rests", output_tokens=400)
-    log = engine.run(num_requests, hopeless, num_steps)
-    allowed_s = 0.005 * float(log.expected_s.sum())
-    allowed_s += 12 * engine.rates(num_requests, hopeless)[0].step_s
-    assert lost_to_off_s(log, cost, num_requests) <= allowed_s
-    assert (log.replay_scoring_s[-1000:] > 0.0).sum() >= 2
-
-
-def test_replay_scoring_knows_the_depths_that_are_not_drafted() -> None:
-    """One token is drafted on hard text; when easy text comes, many are, without climbing one by
-    one: 60 steps later it is near the best."""
-    cost = replace(LARGE, catch_up_token_s=2e-5)
-    engine = SteadyEngine(GoodputPolicy(MAX), cost, drafter="rests", output_tokens=400)
-    engine.run(1, hazard(0.3), 400)
-    engine.run(1, hazard(0.95), 60)
-    log = engine.run(1, hazard(0.95), 100)
-    assert engine.share_of_best(log, 1, hazard(0.95)) >= 0.95
-
-
 @pytest.mark.parametrize(("max_step_s", "longest"), [(0.0328, 1), (0.0378, 3), (0.020, 0)])
 def test_an_objective_for_the_step_bounds_the_length(max_step_s: float, longest: int) -> None:
     """One request, certain drafts: a step takes 29.3 ms and 2.4 ms more for each token drafted.
@@ -310,20 +254,3 @@ def test_an_objective_for_the_step_bounds_the_length(max_step_s: float, longest:
     free = SteadyEngine(GoodputPolicy(MAX))
     free.run(1, hazard(1.0), 200)
     assert free.lengths(1, hazard(1.0), 50).count(MAX) >= 45
-
-
-@pytest.mark.parametrize("num_requests", [4, 16, 64])
-def test_free_first_token_verdicts_switch_on_within_fifty_steps(num_requests: int) -> None:
-    """Off for long on hopeless text, but for single probes; then easy text: near the best in 50.
-
-    One request alone has 24 verdicts in 24 steps, so it is left out here.
-    """
-    hopeless, easy = hazard(0.05), hazard(0.9)
-    engine = SteadyEngine(GoodputPolicy(MAX), drafter="keeps_up", reports_first_tokens=True)
-    engine.run(num_requests, hopeless, 300)
-    probes = show_bursts(engine.lengths(num_requests, hopeless, 300)).strip(".").replace(".", " ")
-    assert set(probes.split()) <= {"x"}
-    assert len(probes.split()) <= 4
-    engine.run(num_requests, easy, 50)
-    log = engine.run(num_requests, easy, 200)
-    assert engine.share_of_best(log, num_requests, easy) >= 0.95

@@ -56,19 +56,6 @@ class Probe:
         self.times_hastened += 1
 
 
-@dataclass
-class Replays:
-    """A schedule of replay scoring whose orders and highest price per token are given."""
-
-    tokens: int = 0
-    most_token_s: float = math.inf
-    asked: list[float] = field(default_factory=list)
-
-    def due(self, step_s: float) -> int:
-        self.asked.append(step_s)
-        return self.tokens
-
-
 class Purse(ExplorationBudget):
     """Keeps what is earned and paid."""
 
@@ -109,7 +96,6 @@ class Goodput(GoodputPolicy):
         self._acceptance = self.acceptance = Acceptance()  # type: ignore[assignment]
         self._adjacent_probe = self.adjacent = Probe()  # type: ignore[assignment]
         self._bursts = self.bursts = Probe()  # type: ignore[assignment]
-        self._replay_scoring = self.replays = Replays()  # type: ignore[assignment]
         self._budget = self.purse = Purse()
 
 
@@ -222,16 +208,6 @@ def test_leaving_length_0_must_pay_for_catching_up(now: list[StepForecast]) -> N
         assert policy.plan(LOAD).draft_length == 1  # staying needs no catching up
 
 
-def test_catching_up_costs_no_more_per_token_than_a_small_pass(now: list[StepForecast]) -> None:
-    """A step that caught up was slow for another reason: 1 ms a token, a small pass has 0.165."""
-    now.append(forecast(100.0, 110.0))
-    for most_token_s, length in ((0.165e-3, 1), (0.178e-3, 0)):
-        policy = Goodput(0)
-        policy.bursts.catch_up.token_s = 1e-3
-        policy.replays.most_token_s = most_token_s
-        assert policy.plan(LOAD).draft_length == length
-
-
 def test_what_was_forgone_at_length_0_pays_for_catching_up_in_the_end(
     now: list[StepForecast],
 ) -> None:
@@ -267,74 +243,26 @@ def test_going_off_is_announced_once(now: list[StepForecast]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("best", "probes", "adjacent", "bursts"),
-    [
-        (1, {}, [(1,)], []),
-        (1, {"has_replay_scoring": True}, [(1,)], []),
-        (1, {"has_first_token_verdicts": True}, [(1,)], []),
-        (0, {}, [], [()]),
-        (0, {"has_replay_scoring": True}, [], []),
-        (0, {"has_first_token_verdicts": True}, [(0,)], []),
-        (0, {"has_replay_scoring": True, "has_first_token_verdicts": True}, [], []),
-    ],
+    ("best", "adjacent", "bursts"),
+    [(1, [(1,)], []), (0, [], [()])],
 )
 def test_how_it_explores(
     now: list[StepForecast],
     best: int,
-    probes: dict[str, bool],
     adjacent: list[tuple[int, ...]],
     bursts: list[tuple[int, ...]],
 ) -> None:
-    """While drafting an adjacent length; while off bursts, unless the engine measures better."""
+    """While drafting an adjacent length; while off bursts."""
     now.append(forecast(100.0, 120.0) if best else forecast(120.0, 100.0))
     policy = Goodput(best)
-    policy.plan(replace(LOAD, **probes))
+    policy.plan(LOAD)
     assert (policy.adjacent.asked, policy.bursts.asked) == (adjacent, bursts)
 
 
 def test_a_probe_is_planned_instead(now: list[StepForecast]) -> None:
-    """And nothing else is requested in its step."""
     policy = Goodput(2)
     policy.adjacent.answer = DraftPlan(3, "a probe", is_exploring=True)
-    load = replace(LOAD, has_replay_scoring=True, has_first_token_verdicts=True)
-    assert policy.plan(load) == policy.adjacent.answer
-    assert policy.replays.asked == []
-
-
-def test_replay_scores_are_requested_at_any_length(now: list[StepForecast]) -> None:
-    for best in (0, 2):
-        now.append(forecast(100.0, 90.0, 120.0) if best else forecast(120.0, 100.0, 90.0))
-        policy = Goodput(best)
-        policy.replays.tokens = 64
-        plan = policy.plan(replace(LOAD, has_replay_scoring=True))
-        assert (plan.draft_length, plan.replay_scoring_tokens) == (best, 64)
-        assert policy.replays.asked == [STEP_S]
-        assert policy.plan(LOAD).replay_scoring_tokens == 0
-        assert policy.replays.asked == [STEP_S]
-
-
-def test_first_token_verdicts_are_requested_and_paid_while_off(now: list[StepForecast]) -> None:
-    """0.2 % of each step."""
-    load = replace(LOAD, has_first_token_verdicts=True)
-    now.append(forecast(120.0, 100.0))
-    policy = Goodput(0)
-    assert policy.plan(load).requests_first_tokens
-    assert policy.purse.paid == [pytest.approx(0.002 * STEP_S)]
-    assert not policy.plan(LOAD).requests_first_tokens
-    now.append(forecast(100.0, 120.0))
-    policy = Goodput(1)
-    assert not policy.plan(load).requests_first_tokens
-    assert policy.purse.paid == []
-
-
-def test_the_price_of_first_tokens_is_a_share_of_a_step_without_drafts(
-    now: list[StepForecast],
-) -> None:
-    """0.2 % of 20 ms; a step at length 1 takes 50."""
-    now.append(StepForecast([4.0, 4.4], [0.020, 0.050], [200.0, 88.0]))
-    policy = Goodput(0)
-    policy.plan(replace(LOAD, has_first_token_verdicts=True))
-    assert policy.purse.paid == [pytest.approx(0.002 * 0.020)]
+    assert policy.plan(LOAD) == policy.adjacent.answer
 
 
 def test_a_change_of_load_grants_steps_at_the_length_in_force(now: list[StepForecast]) -> None:
@@ -396,7 +324,6 @@ def test_every_part_learns_from_each_sample() -> None:
         "adjacent_probe",
         "undrafted_trial",
         "bursts",
-        "replay_scoring",
         "profile",
     )
     learners = {part: Learner() for part in parts}

@@ -5,7 +5,7 @@ Each simulated step is retold to a real `StepObserver` in vLLM's words, and both
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -50,8 +50,7 @@ class RetoldEngine(SimulatedEngine):
 
     def __init__(self, on: Machine, policy: Recorder) -> None:
         super().__init__(on, policy)
-        rests = on.drafter == "rests"
-        self.observer = StepObserver(drafter_rests=rests, has_replay_scoring=rests)
+        self.observer = StepObserver(drafter_rests=on.drafter == "rests")
         self.retold_loads: list[EngineLoad] = []
         self.retold_samples: list[StepSample | None] = []
         self._outputs: dict[int, Output] = {}
@@ -87,7 +86,6 @@ class RetoldEngine(SimulatedEngine):
             load,
             started_s=step.scheduled_s,
             draft_length=step.draft_length,
-            runs_probes=step.replay_scoring_tokens > 0,
         )
         self.retold_loads.append(load)
         self._outputs[id(step)] = output
@@ -100,11 +98,8 @@ class RetoldEngine(SimulatedEngine):
         remaining: Bools,
         num_ended: int,
         started_s: float,
-        first_tokens: tuple[int, ...],
     ) -> None:
-        if self._report is not None:
-            self.observer.add_replay_scores(asdict(self._report))
-        super()._show(step, accepted, remaining, num_ended, started_s, first_tokens)
+        super()._show(step, accepted, remaining, num_ended, started_s)
         rows = zip(
             step.serials.astype(str).tolist(),
             step.verified.tolist(),
@@ -136,12 +131,11 @@ class RetoldEngine(SimulatedEngine):
     [("rests", False), ("keeps_up", False), ("keeps_up", True), ("ngram", False)],
 )
 def test_samples_are_those_of_the_observer(drafter: Any, is_async: bool) -> None:
-    """Prompts of 1 to 60 tokens in chunks, ends, pauses, bursts, lengths from 0 to 5 in turn; every
-    third step looks back where the drafter can."""
+    """Prompts of 1 to 60 tokens in chunks, ends, pauses, bursts, lengths from 0 to 5 in turn."""
     match = (0.3, 0.8) if drafter == "ngram" else (1.0, 1.0)
     kind = text(0.7, 0.6, prompt=(1, 60), output=(1, 30), match=match)
     on = machine(drafter, is_async=is_async, token_budget=24, max_num_seqs=12, cost=linear())
-    policy = Recorder(3, 3, 0, 0, 5, 1, 2, orders=dict.fromkeys(range(0, 9999, 3), 20))
+    policy = Recorder(3, 3, 0, 0, 5, 1, 2)
     engine = RetoldEngine(on, policy)
     engine.run(Phase("open", OpenLoop(3.0, 6, 4.0), (kind,), duration_s=20.0))
     assert len(policy.samples) > 200
@@ -150,7 +144,6 @@ def test_samples_are_those_of_the_observer(drafter: Any, is_async: bool) -> None
         assert retold is not None
         assert retold.duration_s == pytest.approx(shown.duration_s)
         assert retold == replace(shown, duration_s=retold.duration_s)
-    assert (len(policy.reports) > 60) == (drafter == "rests")
     assert any(not s.is_clean and s.prefill_tokens == 0 for s in policy.samples)
     assert any(len(s.drafted) < s.num_requests for s in policy.samples if s.requested_draft_length)
     assert any(0 < s.num_prefilling < s.num_requests for s in policy.samples)

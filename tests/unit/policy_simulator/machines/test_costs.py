@@ -42,15 +42,6 @@ def test_linear_cost_adds_up() -> None:
     assert function.step_s(replace(SHAPE, verified_draft_tokens=0)) == pytest.approx(0.0288)
 
 
-def test_looking_back_costs_one_draft_pass_over_its_tokens() -> None:
-    """3 + 2 * 0.1 + 50 * 0.2 ms; by the figures 0.5 ms and, for 400 tokens, 0.4 of arithmetic."""
-    function = linear(draft_request_s=0.0001, catch_up_token_s=0.0002)
-    looking = replace(SHAPE, replay_scoring_requests=2, replay_scoring_tokens=50)
-    assert function.step_s(looking) - function.step_s(SHAPE) == pytest.approx(0.0132)
-    looking = replace(SHAPE, replay_scoring_requests=4, replay_scoring_tokens=400)
-    assert roofline().step_s(looking) - roofline().step_s(SHAPE) == pytest.approx(0.0009)
-
-
 def test_linear_cost_is_a_staircase_at_captured_sizes() -> None:
     """15 tokens padded to 16: one token more. 17 tokens are past the last size: not padded."""
     stairs = replace(linear(), graphs=GraphSizes((1, 8, 16)))

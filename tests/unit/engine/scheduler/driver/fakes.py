@@ -9,7 +9,6 @@ from typing import Any
 from paceline.engine.scheduler.draft_length_controller import DraftLengthController
 from paceline.engine.scheduler.governor_driver import GovernorDriver
 from paceline.engine.scheduler.settings import PluginSettings
-from paceline.engine.scheduler.worker_probes import WorkerProbes
 from paceline.governor.values import DraftPlan, EngineLoad, StepSample
 from unit.engine.scheduler.controllers import make_controller
 
@@ -83,7 +82,6 @@ def make_driver(
     *,
     trims_drafts: bool = False,
     drafter_rests: bool = False,
-    has_replay_scoring: bool = False,
     sampler_fault: str | None = None,
     **settings: Any,
 ) -> GovernorDriver:
@@ -101,7 +99,6 @@ def make_driver(
         max_draft_length=8,
         trims_drafts=trims_drafts,
         drafter_rests=drafter_rests,
-        probes=WorkerProbes(has_replay_scoring=has_replay_scoring, first_tokens=None),
         sampler_fault=sampler_fault,
         hooks={"before_schedule": "ok"},
         **settings,

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from paceline.engine.worker.probe_reports import REPLAY_ORDER, REPLAY_REPORT
 from paceline.governor.values import DraftPlan, EngineLoad
 from unit.engine.scheduler.driver.fakes import (
     Output,
@@ -180,41 +177,6 @@ def test_an_error_after_a_step_loses_only_its_sample() -> None:
     assert len(policy.samples) == 1
 
 
-def test_orders_leave_with_the_step_and_reports_return_with_the_drafts() -> None:
-    """The report joins the next sample; the step with the order is not clean."""
-    policy = Recorder(DraftPlan(0, "planted", replay_scoring_tokens=64))
-    driver = make_driver(policy, drafter_rests=True, has_replay_scoring=True)
-    scheduler = Scheduler(a=Request())
-    drafts = proposed(a=[])
-    setattr(drafts, REPLAY_REPORT, dict(ZERO_REPORT, computed_tokens=20))
-    for _ in range(2):
-        output = run_step(driver, scheduler, Output({"a": 1}), drafts=drafts)
-        assert getattr(output, REPLAY_ORDER) == 64
-    assert policy.loads[0].has_replay_scoring
-    scores = [sample.replay_scores for sample in policy.samples]
-    assert scores[0] is None
-    assert scores[1] is not None
-    assert scores[1].computed_tokens == 20
-    assert not any(sample.is_clean for sample in policy.samples)
-
-
-ZERO_REPORT: dict[str, Any] = {
-    "drafted": (),
-    "accepted": (),
-    "computed_tokens": 0,
-    "missing_tokens": 0,
-    "seconds": 0.0,
-}
-
-
-def test_an_invalid_report_is_counted_as_an_error() -> None:
-    driver = make_driver(has_replay_scoring=True)
-    drafts = proposed(a=[])
-    setattr(drafts, REPLAY_REPORT, dict(ZERO_REPORT, seconds=-1.0))
-    run_step(driver, Scheduler(a=Request()), Output({"a": 1}), drafts=drafts)
-    assert driver.state()["policy_errors_total"] == 1
-
-
 def test_while_a_resting_drafter_backfills_its_missing_drafts_are_not_judged() -> None:
     """The drafter proposes nothing until its cache is complete. The first step misses nothing."""
     policy = Recorder(DraftPlan(3, "planted"))
@@ -263,9 +225,6 @@ def test_the_keys_of_the_state_are_those_that_operators_know() -> None:
         "off_seconds_total",
         "exploring_seconds_total",
         "safe_plan_seconds_total",
-        "hindsight_seconds_total",
-        "hindsight_tokens_total",
-        "hindsight_drafts_total",
         "drift",
         "sampled_speculation",
         "seams",
