@@ -48,12 +48,6 @@ def fraction_of_best(machine: Machine, log: StepLog, after_step: int) -> float:
     return float((fractions[after_step:] * weights).sum() / weights.sum())
 
 
-def is_near_best(machine: Machine, log: StepLog) -> Bools:
-    """Whether the length of each step yields at least 97 % of the best steady rate."""
-    near: Bools = Judge(machine).steady_fractions(log)[0] >= 0.97
-    return near
-
-
 def is_between(log: StepLog, start_s: float, end_s: float) -> Bools:
     """Whether each step ended in this time."""
     ended_s = np.cumsum(log.duration_s)

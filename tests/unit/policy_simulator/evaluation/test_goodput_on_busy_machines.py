@@ -42,12 +42,7 @@ def phase(num_requests: int, truth: DraftTruth) -> Phase:
     ],
 )
 def test_most_of_the_best_rate_is_reached(disturbance: Disturbance) -> None:
-    """Six loads of 300 steps each, six runs: of the best rate, the mean and the lowest.
-
-    The draft model rests at length 0. A disturbed step in which it catches up makes catching up
-    look expensive and overdraws the exploration budget: no burst follows for the rest of a load,
-    or two, where drafting would win.
-    """
+    """Six loads of 300 steps each, six runs: of the best rate, the mean and the lowest."""
     machine = load_profile("cpu-twin").machine
     trace = [phase(*load) for load in LOADS]
     reached = []
@@ -56,5 +51,5 @@ def test_most_of_the_best_rate_is_reached(disturbance: Disturbance) -> None:
         logs = run_trace(machine, policy, trace, seed=seed, disturbance=disturbance)
         judged = [Judge(machine).steady_fractions(log) for log in logs]
         reached.append([np.average(shares, weights=seconds) for shares, seconds in judged])
-    assert np.mean(reached) >= 0.89
-    assert np.min(reached) >= 0.48
+    assert np.mean(reached) >= 0.965
+    assert np.min(reached) >= 0.80
