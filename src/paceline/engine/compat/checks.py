@@ -25,6 +25,7 @@ _WORKER_PARTS = (
     "replay_scoring",
     "first_token_probe",
     "v2_draft_length",
+    "trial_steps",
     "worker",
 )
 

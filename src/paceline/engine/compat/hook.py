@@ -42,6 +42,8 @@ class VllmHook:
         "first_token_probe",
         "prefill_pacing",
         "v2_draft_length",
+        "calibration",
+        "trial_steps",
         "worker",
     ]
     """The part of Paceline that is switched off when the hook does not fit. `worker` is no part:

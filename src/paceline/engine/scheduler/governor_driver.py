@@ -11,6 +11,7 @@ import time
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from paceline.engine.calibration.start import Calibration
 from paceline.engine.drift.drift_watch import DriftWatch
 from paceline.engine.recording.recorder import Recorder
 from paceline.engine.recording.session import category_of
@@ -41,6 +42,7 @@ class GovernorDriver:
         reproducible_seeds: bool = False,
         recorder: Recorder | None = None,
         kernels: Mapping[str, int] | None = None,
+        calibration: Calibration | None = None,
     ) -> None:
         """Create the driver; `hooks` is the result of `check_hooks`, for `state`, and `kernels`
         the number of linear layers by kernel.
@@ -48,7 +50,8 @@ class GovernorDriver:
         `trims_drafts`: the drafter always drafts the maximum, and the surplus is removed here.
         `sampler_fault`: why sampled requests must not be speculated; None when they may.
         `reproducible_seeds`: requests that sample with a seed are not speculated. `recorder`
-        records requests and steps while it is on; None refuses to record.
+        records requests and steps while it is on; None refuses to record. `calibration`: what steps
+        cost at the start; None where that was not measured.
         """
         self._controller = controller
         self._lengths = RequestedLengths()
@@ -65,6 +68,7 @@ class GovernorDriver:
         self._sampler_fault = sampler_fault
         self._hooks = hooks
         self._kernels = dict(kernels or {})
+        self.calibration = calibration
         self._reproducible_seeds = reproducible_seeds
         self._recorder = recorder
         self._drift = DriftWatch()
