@@ -30,6 +30,19 @@ class CostSamples:
         """Note a step of `Plan.kinds_of` or `Plan.context_kinds`."""
         self._least_s[kind] = min(seconds, self._least_s.get(kind, seconds))
 
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Numbers of requests of which each kind has a sample."""
+        return tuple(
+            size
+            for size in self.plan.sizes
+            if all(kind in self._least_s for kind in self.plan.kinds_of(size))
+        )
+
+    def least_s(self, kind: StepKind) -> float:
+        """The least duration so far. It must have been measured."""
+        return self._least_s[kind]
+
     def round_s(self, num_requests: int) -> float:
         """Seconds of a round of that size. It must have been measured."""
         return sum(self._least_s[kind] for kind in self.plan.kinds_of(num_requests))
@@ -37,7 +50,7 @@ class CostSamples:
     def table(self) -> CostTable:
         """The table of all sizes that were measured, at least one."""
         plan = self.plan
-        sizes = tuple(n for n in plan.sizes if plan.kind(n, 0, 0) in self._least_s)
+        sizes = self.sizes
         verify = [[self._least_s[plan.kind(n, w, 0)] for w in plan.lengths] for n in sizes]
         draft = [[self._least_s[plan.kind(n, 0, k)] for k in plan.lengths] for n in sizes]
         _lower_to_larger(verify)

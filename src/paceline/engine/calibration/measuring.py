@@ -107,13 +107,28 @@ def _measure_context(
 ) -> None:
     """Sample a step that only decodes and one that also drafts, at both contexts in turn."""
     pairs = samples.plan.context_kinds()
+    expected_s = _expected_context_s(samples)
     for _ in range(_CONTEXT_ROUNDS):
         started_s = clock()
+        if expected_s is None or started_s + expected_s > end_s:
+            return
         for kinds in pairs:
             steps.begin(kinds[0].num_requests, kinds[0].context_tokens)
             for kind in kinds:  # warms up
                 steps.run(kind.verified_tokens, kind.draft_length)
             for kind in kinds:
                 samples.add(kind, steps.run(kind.verified_tokens, kind.draft_length))
-        if clock() + (clock() - started_s) > end_s:
-            return
+        expected_s = clock() - started_s
+
+
+def _expected_context_s(samples: CostSamples) -> float | None:
+    """Seconds of a round at both contexts, without what the longer one adds; None where no size as
+    large was measured."""
+    plan = samples.plan
+    if plan.long is None:
+        return None
+    larger = [size for size in samples.sizes if size >= plan.long.num_requests]
+    if not larger:
+        return None
+    pair = (plan.kind(larger[0], 0, 0), plan.kind(larger[0], 0, plan.longest))
+    return 4 * sum(map(samples.least_s, pair))

@@ -28,6 +28,7 @@ from paceline.engine.scheduler.settings import (
         ({"paceline": {"control_socket": "here"}}, "absolute path"),
         ({"paceline": {"reproducible_seeds": 1}}, "reproducible_seeds is 1; it must be true or"),
         ({"paceline": {"control_socket": "/" + "x" * 107}}, "at most 107"),
+        ({"paceline": {"costs_folder": "here"}}, "costs_folder is 'here'; .* absolute path"),
     ],
 )
 def test_wrong_settings_are_refused_with_a_message(given: object, message: str) -> None:
