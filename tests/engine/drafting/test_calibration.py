@@ -87,9 +87,9 @@ def test_an_engine_with_an_n_gram_drafter_is_measured(tmp_path: Path) -> None:
 
 def test_an_engine_that_cannot_be_measured_says_why_and_serves(tmp_path: Path) -> None:
     folder = tmp_path / "costs"
-    with engine(DRAFT_MODEL, str(folder), async_scheduling=True) as host:
+    with engine({"method": "suffix", "num_speculative_tokens": 3}, str(folder)) as host:
         answers, _ = served(host)
         log = host.log()
     assert [len(answer) for answer in answers] == [32] * 8
-    assert "Costs: learnt while serving, because scheduling is asynchronous" in log
+    assert "Costs: learnt while serving, because the drafter is suffix" in log
     assert not folder.exists()
