@@ -1,9 +1,8 @@
 """Run the trial steps of a plan within a time budget.
 
-A round runs each kind of one size once. The first pass over the sizes, small to large, warms each
-kind up in a round that does not count and then counts one round; later passes add one round per
-size. What the budget drops is the repeats, and then the largest sizes. The first use of a shape may
-compile or allocate, hence the warm-up.
+A round runs each kind of one size once. The first use of a shape may compile or allocate, and the
+least sample of a kind counts, so the first pass over the sizes, small to large, runs two rounds of
+each; later passes add one. What the budget drops is the repeats, and then the largest sizes.
 """
 
 from __future__ import annotations
@@ -49,9 +48,9 @@ def measure(
     steps: TrialSteps, plan: Plan, *, budget_s: float, clock: Callable[[], float]
 ) -> Measurement:
     """Measure what fits the budget, with a coarser plan where steps are slow: at least the smallest
-    size, once.
+    size.
 
-    The budget may be exceeded by one round, because the time of a size is only estimated before
+    The budget may be exceeded by some rounds, because the time of a size is only estimated before
     its first round.
     """
     started_s = clock()
@@ -74,15 +73,14 @@ def measure(
 def _first_pass(
     steps: TrialSteps, samples: CostSamples, *, end_s: float, clock: Callable[[], float]
 ) -> tuple[int, ...]:
-    """Warm up and run one round of each size until the next is expected not to fit."""
+    """Run two rounds of each size until the next is expected not to fit."""
     plan = samples.plan
     for index, size in enumerate(plan.sizes):
         if index and clock() + 2 * _expected_round_s(samples, index) > end_s:
             return plan.sizes[:index]
         steps.begin(size, plan.context_tokens)
-        for kind in plan.kinds_of(size):
-            steps.run(kind.verified_tokens, kind.draft_length)
-        _round(steps, samples, plan.kinds_of(size))
+        for _ in range(2):
+            _round(steps, samples, plan.kinds_of(size))
     return plan.sizes
 
 
@@ -114,10 +112,8 @@ def _measure_context(
             return
         for kinds in pairs:
             steps.begin(kinds[0].num_requests, kinds[0].context_tokens)
-            for kind in kinds:  # warms up
-                steps.run(kind.verified_tokens, kind.draft_length)
-            for kind in kinds:
-                samples.add(kind, steps.run(kind.verified_tokens, kind.draft_length))
+            for _ in range(2):
+                _round(steps, samples, kinds)
         expected_s = clock() - started_s
 
 

@@ -15,8 +15,8 @@ _LONG_CONTEXT_TOKENS = 2048
 _LEAST_LONG_CONTEXT_RATIO = 4
 """A slope between two contexts that are closer than this is mostly noise."""
 _MAX_LONG_REQUESTS = 4
-LEAST_ROUNDS = 3
-"""Samples of each kind for which a plan should leave time, so that a median drops an outlier."""
+_NUM_ROUNDS = 4
+"""Samples of each kind for which a plan should leave time. The first is slow."""
 _MEAN_TO_ONE_REQUEST = 3.0
 """Mean duration of the kinds up to 32 requests and 8 drafts, over a step that decodes one: 2.7 for
 a target of 139 million parameters on two cores."""
@@ -142,8 +142,7 @@ def fit_plan(plan: Plan, *, one_request_s: float, budget_s: float) -> Plan:
     at most four lengths. Drafts were seen to cost linearly beyond the first; the step from 0 to 1
     is another, because the sampler and the drafter then run another path.
     """
-    rounds = 1 + LEAST_ROUNDS
-    if plan.num_kinds * rounds * one_request_s * _MEAN_TO_ONE_REQUEST <= budget_s:
+    if plan.num_kinds * _NUM_ROUNDS * one_request_s * _MEAN_TO_ONE_REQUEST <= budget_s:
         return plan
     longest = plan.longest
     middle = min(plan.lengths, key=lambda length: abs(length - longest / 2))

@@ -14,14 +14,16 @@ from paceline.engine.calibration.plan import StepKind
 from paceline.governor.costs.cost_table import CostTable
 
 _MAX_CHECK_STEP_S = 0.15
-"""Each kind is run three times, so that five of them take 2 s at most and 0.6 s on the bundled
-pair."""
+"""A round runs each of five kinds three times, and a step to begin each: 3 s at most, and 0.3 s on
+the bundled pair."""
 _MAX_DEVIATION = 0.15
 """Chosen empirically: repeats of a step on an idle two-core machine differ by 5 %."""
-REPEATS = 2
-"""Counted steps of each kind; the least counts, because other work only lengthens a step."""
-MAX_ATTEMPTS = 3
-"""Rounds of checks until the table holds. Measuring anew takes ten times as long as one."""
+REPEATS = 3
+"""Steps of each kind in a round. The least counts: the first is slow, and other work on the machine
+only lengthens a step."""
+MAX_ATTEMPTS = 5
+"""Rounds of checks until the table holds: on a busy machine one round does not give the least
+duration of each kind. Measuring anew takes ten times as long as a round."""
 
 
 @dataclass(frozen=True, slots=True)

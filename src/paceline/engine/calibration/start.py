@@ -162,7 +162,6 @@ def _recheck(steps: TrialSteps, plan: Plan, stored: StoredCosts) -> Calibration 
 
 def _least_step_s(steps: TrialSteps, kind: StepKind) -> float:
     steps.begin(kind.num_requests, kind.context_tokens)
-    steps.run(kind.verified_tokens, kind.draft_length)  # warms up
     return min(steps.run(kind.verified_tokens, kind.draft_length) for _ in range(REPEATS))
 
 
