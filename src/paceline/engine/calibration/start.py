@@ -84,7 +84,7 @@ def load_or_measure(
         steps = VllmTrialSteps(executor, limits, vocabulary=vocabulary)
         try:
             stored = store.load(identity)
-            found = None if stored is None else _recheck(steps, plan, stored)
+            found = None if stored is None else check_stored(steps, plan, stored)
             if found is None:
                 found = _measure(steps, plan)
                 if found is not None:
@@ -129,8 +129,8 @@ def render_measurement(measurement: Measurement) -> str:
     return f"{message}, without time for {dropped} requests"
 
 
-def _recheck(steps: TrialSteps, plan: Plan, stored: StoredCosts) -> Calibration | None:
-    """The stored table, if a few steps agree with it."""
+def check_stored(steps: TrialSteps, plan: Plan, stored: StoredCosts) -> Calibration | None:
+    """Run a few steps; return the stored table if they agree with it, else None."""
     table = stored.table
     if table.context_tokens != plan.context_tokens or not set(table.sizes) <= set(plan.sizes):
         return None
