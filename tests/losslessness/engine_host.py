@@ -85,7 +85,7 @@ class EngineHost:
             arguments["scheduler_cls"] = "paceline.engine.AdaptiveScheduler"
             arguments["additional_config"] = {
                 "paceline": {
-                    "costs_folder": "",  # measures none, which takes 10 s
+                    "costs_folder": "",  # measures none, which takes up to 10 s
                     **policy,
                     "control_socket": self._socket_path,
                 }
