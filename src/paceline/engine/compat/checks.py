@@ -23,6 +23,7 @@ _WORKER_PARTS = (
     "resting_draft",
     "plain_sampling",
     "v2_draft_length",
+    "trial_steps",
     "worker",
 )
 

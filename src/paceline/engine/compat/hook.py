@@ -40,6 +40,8 @@ class VllmHook:
         "plain_sampling",
         "prefill_pacing",
         "v2_draft_length",
+        "calibration",
+        "trial_steps",
         "worker",
     ]
     """The part of Paceline that is switched off when the hook does not fit. `worker` is no part:

@@ -1,14 +1,15 @@
 """The register of hooks: what Paceline relies on in vLLM, why, and when each entry can be removed.
 
-Data only. This file has the hooks of the scheduler; `register_graphs`, `register_fixes` and
-`register_workers` have those of CUDA graphs, fixes and workers. Written from the source of vLLM
-0.32.0. `checks` judges them on the installed vLLM, `tools/vllm_hooks` on other releases;
-docs/vllm-hooks.md is generated from them.
+Data only. This file has the hooks of the scheduler; `register_graphs`, `register_fixes`,
+`register_workers` and `register_calibration` have those of CUDA graphs, fixes, workers and trial
+steps. Written from the source of vLLM 0.32.0. `checks` judges them on the installed vLLM,
+`tools/vllm_hooks` on other releases; docs/vllm-hooks.md is generated from them.
 """
 
 from __future__ import annotations
 
 from paceline.engine.compat.hook import VLLM_FILES, VLLM_REPOSITORY, VllmHook
+from paceline.engine.compat.register_calibration import CALIBRATION_HOOKS
 from paceline.engine.compat.register_fixes import FIX_HOOKS
 from paceline.engine.compat.register_graphs import GRAPH_HOOKS
 from paceline.engine.compat.register_workers import WORKER_HOOKS
@@ -260,4 +261,5 @@ REGISTER: tuple[VllmHook, ...] = (
     *GRAPH_HOOKS,
     *FIX_HOOKS,
     *WORKER_HOOKS,
+    *CALIBRATION_HOOKS,
 )

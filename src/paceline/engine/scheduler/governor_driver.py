@@ -38,6 +38,7 @@ class GovernorDriver:
         reproducible_seeds: bool = False,
         recorder: Recorder | None = None,
         kernels: Mapping[str, int] | None = None,
+        costs: str | None = None,
     ) -> None:
         """Create the driver; `hooks` is the result of `check_hooks`, for `state`, and `kernels`
         the number of linear layers by kernel.
@@ -45,7 +46,8 @@ class GovernorDriver:
         `trims_drafts`: the drafter always drafts the maximum, and the surplus is removed here.
         `sampler_fault`: why sampled requests must not be speculated; None when they may.
         `reproducible_seeds`: requests that sample with a seed are not speculated. `recorder`
-        records requests and steps while it is on; None refuses to record.
+        records requests and steps while it is on; None refuses to record. `costs`: how the cost of
+        steps was measured, for `state`; None where it was not.
         """
         self._controller = controller
         self._lengths = RequestedLengths()
@@ -59,6 +61,7 @@ class GovernorDriver:
         self._sampler_fault = sampler_fault
         self._hooks = hooks
         self._kernels = dict(kernels or {})
+        self._costs = "learnt while serving" if costs is None else costs
         self._reproducible_seeds = reproducible_seeds
         self._recorder = recorder
         self._drift = DriftWatch()
@@ -89,6 +92,7 @@ class GovernorDriver:
             "sampled_speculation": "on" if fault is None else f"off: {fault}",
             "seams": dict(self._hooks),  # the key that operators know
             "kernels": dict(self._kernels),
+            "costs": self._costs,
         }
 
     def set(self, command: Any) -> None:

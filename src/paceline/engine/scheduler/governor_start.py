@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import paceline
+from paceline.engine.calibration.start import Calibration, load_or_measure
 from paceline.engine.compat.captured_lengths import captured_lengths, captures_full_graphs
 from paceline.engine.compat.checks import check_hooks, unfit_for
 from paceline.engine.compat.drafters import (
@@ -32,7 +33,7 @@ from paceline.engine.scheduler.refusals import (
     refuse_shared_drafts,
     refuse_ungovernable,
 )
-from paceline.engine.scheduler.settings import parse_settings
+from paceline.engine.scheduler.settings import PluginSettings, parse_settings
 from paceline.engine.worker.resting_draft import drafter_rests
 from paceline.engine.worker.v2_draft_length import patch_workers
 from paceline.recording.records import SCHEMA_VERSION, Header
@@ -79,11 +80,13 @@ def start_governor(scheduler: Any, kernels: Mapping[str, int]) -> GovernorDriver
     if graphs_misfit:
         logger.error("Governor: every draft length is allowed: %s", graphs_misfit)
     allowed_lengths = None if graphs_misfit else captured_lengths(vllm_config)
+    calibration = _calibrate(scheduler, executor, settings, drafter, allowed_lengths)
     controller = DraftLengthController(
         settings,
         max_draft_length=max_draft_length,
         method=speculative.method,
         allowed_lengths=allowed_lengths,
+        cost_table=None if calibration is None else calibration.table,
     )
     rests = drafter_rests(vllm_config, scheduler.kv_cache_config)
     recording_file = settings.recording_file
@@ -93,6 +96,7 @@ def start_governor(scheduler: Any, kernels: Mapping[str, int]) -> GovernorDriver
         trims_drafts=drafter.mode == "trimmed",
         drafter_rests=rests,
         allowed_lengths=allowed_lengths,
+        costs=None if calibration is None else calibration.message,
         sampler_fault=sampler_fault,
         hooks=hooks,
         kernels=kernels,
@@ -129,6 +133,26 @@ def start_governor(scheduler: Any, kernels: Mapping[str, int]) -> GovernorDriver
             ),
         )
     return driver
+
+
+def _calibrate(
+    scheduler: Any,
+    executor: Executor | None,
+    settings: PluginSettings,
+    drafter: DrafterControl,
+    allowed_lengths: tuple[int, ...] | None,
+) -> Calibration | None:
+    if settings.costs_folder is None:
+        return None
+    return load_or_measure(
+        scheduler.vllm_config,
+        scheduler.kv_cache_config,
+        executor,
+        max_draft_length=scheduler.num_spec_tokens,
+        allowed_lengths=allowed_lengths,
+        follows_length=drafter.mode in ("follows", "patched"),
+        folder=Path(settings.costs_folder),
+    )
 
 
 def _header_of(

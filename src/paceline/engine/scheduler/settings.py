@@ -46,6 +46,8 @@ class PluginSettings:
     """Whether JSON answers of structured outputs have no optional white space."""
     recording_file: str | None = None
     """Path of the file for recordings, which are made on command; None refuses them."""
+    costs_folder: str | None = None
+    """Folder of the costs that are measured when an engine starts; None measures none."""
     expected_kernels: tuple[str, ...] = ()
     """Classes of vLLM, one of which should compute the linear layers; empty judges none."""
 
@@ -64,7 +66,8 @@ def parse_settings(
 ) -> PluginSettings:
     """Parse the key "paceline" of vLLM's additional_config; raise ValueError if it is wrong.
 
-    Paths that it leaves out may be in `environ`, where `paceline serve` gives them.
+    Paths that it leaves out may be in `environ`, where `paceline serve` gives them. An empty
+    `costs_folder` switches measuring off; left out, it is below the user's cache folder.
     """
     given: Any = {}
     if isinstance(additional_config, Mapping):
@@ -79,7 +82,7 @@ def parse_settings(
             )
     paths = {
         name: given.get(name, environ.get(f"PACELINE_{name.upper()}"))
-        for name in ("control_socket", "recording_file")
+        for name in ("control_socket", "recording_file", "costs_folder")
     }
     load_policies()  # at start, so that switching the policy at run time imports nothing
     settings = PluginSettings(
@@ -87,7 +90,8 @@ def parse_settings(
         draft_length=_check_draft_length(given.get("draft_length"), max_draft_length),
         schedule=_check_schedule(given.get("schedule")),
         control_socket=_check_socket_path(paths["control_socket"]),
-        recording_file=_check_recording_file(paths["recording_file"]),
+        recording_file=_check_path("recording_file", paths["recording_file"]),
+        costs_folder=_costs_folder(paths["costs_folder"], environ),
         time_per_output_token_ms=_check_milliseconds(given, "time_per_output_token_ms"),
         max_pause_ms=_check_milliseconds(given, "max_pause_ms"),
         policy_parameters=_check_parameters(given),
@@ -190,10 +194,21 @@ def _check_kernels(value: object) -> tuple[str, ...]:
     raise ValueError(f"expected_kernels is {value!r}; it must be a list of class names; {_WHERE}")
 
 
-def _check_recording_file(value: object) -> str | None:
+def _check_path(name: str, value: object) -> str | None:
     if value is None or (isinstance(value, str) and value.startswith("/")):
         return value
-    raise ValueError(f"recording_file is {value!r}; it must be an absolute path; {_WHERE}")
+    raise ValueError(f"{name} is {value!r}; it must be an absolute path; {_WHERE}")
+
+
+def _costs_folder(value: object, environ: Mapping[str, str]) -> str | None:
+    if value == "":
+        return None
+    if value is not None:
+        return _check_path("costs_folder", value)
+    # A home folder that is not known, or not absolute, is no place for files.
+    home = environ.get("HOME", "")
+    cache = environ.get("XDG_CACHE_HOME") or (f"{home}/.cache" if home else "")
+    return f"{cache}/paceline/costs" if cache.startswith("/") else None
 
 
 def _check_socket_path(value: object) -> str | None:

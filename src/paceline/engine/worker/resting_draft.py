@@ -49,15 +49,15 @@ def drafter_rests(vllm_config: Any, kv_cache_config: Any) -> bool:
         and vllm_config.kv_transfer_config is None
         and not vllm_config.model_config.is_multimodal_model
         and len(groups) == 1
-        and _is_full_attention(groups[0].kv_cache_spec)
+        and is_full_attention(groups[0].kv_cache_spec)
     )
 
 
-def _is_full_attention(spec: Any) -> bool:
+def is_full_attention(spec: Any) -> bool:
     """Accept also layers of different sizes, which vLLM groups in one specification."""
     inner = getattr(spec, "kv_cache_specs", None)
     if inner is not None:
-        return all(map(_is_full_attention, inner.values()))
+        return all(map(is_full_attention, inner.values()))
     return type(spec).__name__ == "FullAttentionSpec"
 
 
@@ -190,3 +190,8 @@ def _backfill(runner: Any, coverage: DraftCoverage, common: Any, rows: StepRows)
     max_tokens = runner.drafter.input_ids.shape[0]
     coverage.mark_computed(run_draft_model(runner, common, rows, take_tokens(gaps, max_tokens)))
     return num_missing(gaps) <= int(max_tokens)
+
+
+def forget_coverage(worker: Any) -> None:
+    """In the worker: forget what the draft model missed, when all requests so far were trials."""
+    vars(worker.model_runner).pop(_COVERAGE, None)

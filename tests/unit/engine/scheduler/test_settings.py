@@ -28,6 +28,7 @@ from paceline.engine.scheduler.settings import (
         ({"paceline": {"control_socket": "here"}}, "absolute path"),
         ({"paceline": {"reproducible_seeds": 1}}, "reproducible_seeds is 1; it must be true or"),
         ({"paceline": {"control_socket": "/" + "x" * 107}}, "at most 107"),
+        ({"paceline": {"costs_folder": "here"}}, "costs_folder is 'here'; .* absolute path"),
     ],
 )
 def test_wrong_settings_are_refused_with_a_message(given: object, message: str) -> None:
@@ -39,7 +40,8 @@ def test_wrong_settings_are_refused_with_a_message(given: object, message: str) 
 @pytest.mark.parametrize("given", [{}, None, {"other": 1}, {"paceline": {}}])
 def test_missing_settings_have_defaults(given: object) -> None:
     """Policy goodput and no control channel; keys of other plugins are ignored."""
-    assert parse_settings(given, max_draft_length=8) == PluginSettings(policy="goodput")
+    settings = parse_settings(given, max_draft_length=8, environ={})
+    assert settings == PluginSettings(policy="goodput")
 
 
 def test_every_setting_is_read() -> None:
@@ -53,6 +55,7 @@ def test_every_setting_is_read() -> None:
             "separate_tenants": True,
             "compact_json": True,
             "recording_file": "/var/lib/r.jsonl",
+            "costs_folder": "/var/cache/costs",
         }
     }
     assert parse_settings(given, max_draft_length=8) == PluginSettings(
@@ -64,6 +67,7 @@ def test_every_setting_is_read() -> None:
         separate_tenants=True,
         compact_json=True,
         recording_file="/var/lib/r.jsonl",
+        costs_folder="/var/cache/costs",
     )
 
 
@@ -71,6 +75,30 @@ def test_every_setting_is_read() -> None:
 def test_the_file_of_recordings_needs_an_absolute_path(file: object) -> None:
     with pytest.raises(ValueError, match="it must be an absolute path"):
         parse(recording_file=file)
+
+
+@pytest.mark.parametrize(
+    ("environ", "folder"),
+    [
+        ({"HOME": "/home/a"}, "/home/a/.cache/paceline/costs"),
+        ({"HOME": "/home/a", "XDG_CACHE_HOME": "/cache"}, "/cache/paceline/costs"),
+        ({"HOME": "/home/a", "PACELINE_COSTS_FOLDER": "/costs"}, "/costs"),
+        ({"HOME": "/home/a", "PACELINE_COSTS_FOLDER": ""}, None),
+        ({"HOME": "relative"}, None),
+        ({}, None),
+    ],
+)
+def test_costs_are_kept_below_the_users_cache_folder(
+    environ: dict[str, str], folder: str | None
+) -> None:
+    """The environment may name another folder, or switch measuring off."""
+    assert parse_settings({}, max_draft_length=8, environ=environ).costs_folder == folder
+
+
+def test_an_empty_folder_of_costs_switches_measuring_off() -> None:
+    given = {"paceline": {"costs_folder": ""}}
+    settings = parse_settings(given, max_draft_length=8, environ={"HOME": "/home/a"})
+    assert settings.costs_folder is None
 
 
 SCHEDULE = [[1, 4, 5], [5, 64, 0]]

@@ -1,0 +1,97 @@
+"""`CostSamples`: the durations of trial steps by kind, and the `CostTable` made of them.
+
+Other work on the machine only lengthens a step. So the duration of a kind is the least of its
+samples, and no longer than that of any kind with as many requests and tokens or more: a cell above
+such a one was disturbed. The second rule would be wrong where a larger step runs faster, as in a
+CUDA graph that the smaller one lacks; engines with such graphs are not measured (`suitability`).
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from paceline.engine.calibration.plan import Plan, StepKind
+from paceline.governor.costs.cost_table import CostTable
+
+
+class CostSamples:
+    """Durations of the steps of one plan."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self._least_s: dict[StepKind, float] = {}
+
+    @property
+    def num_kinds(self) -> int:
+        """Kinds with at least one sample."""
+        return len(self._least_s)
+
+    def add(self, kind: StepKind, seconds: float) -> None:
+        """Note a step of `Plan.kinds_of` or `Plan.context_kinds`."""
+        self._least_s[kind] = min(seconds, self._least_s.get(kind, seconds))
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Numbers of requests of which each kind has a sample."""
+        return tuple(
+            size
+            for size in self.plan.sizes
+            if all(kind in self._least_s for kind in self.plan.kinds_of(size))
+        )
+
+    def least_s(self, kind: StepKind) -> float:
+        """The least duration so far. It must have been measured."""
+        return self._least_s[kind]
+
+    def round_s(self, num_requests: int) -> float:
+        """Seconds of a round of that size. It must have been measured."""
+        return sum(self._least_s[kind] for kind in self.plan.kinds_of(num_requests))
+
+    def table(self) -> CostTable:
+        """The table of all sizes that were measured, at least one."""
+        plan = self.plan
+        sizes = self.sizes
+        verify = [[self._least_s[plan.kind(n, w, 0)] for w in plan.lengths] for n in sizes]
+        draft = [[self._least_s[plan.kind(n, 0, k)] for k in plan.lengths] for n in sizes]
+        _lower_to_larger(verify)
+        _lower_to_larger(draft)
+        context_s, draft_context_s = self._context_slopes()
+        return CostTable(
+            sizes=sizes,
+            lengths=plan.lengths,
+            verify_s=tuple(map(tuple, verify)),
+            draft_s=tuple(tuple(total - row[0] for total in row) for row in draft),
+            context_tokens=plan.context_tokens,
+            context_s=context_s,
+            draft_context_s=draft_context_s,
+        )
+
+    def _context_slopes(self) -> tuple[float, float]:
+        """Seconds per further token of context: of the target's pass, and of each draft pass."""
+        plan = self.plan
+        if plan.long is None:
+            return 0.0, 0.0
+        short, long = plan.context_kinds()
+        if not all(kind in self._least_s for kind in (*short, *long)):
+            return 0.0, 0.0
+        target_s, both_s = (
+            self._least_s[b] - self._least_s[a] for a, b in zip(short, long, strict=True)
+        )
+        tokens = plan.long.num_requests * (plan.long.context_tokens - plan.context_tokens)
+        draft_s = both_s - target_s
+        return max(target_s, 0.0) / tokens, max(draft_s, 0.0) / (tokens * max(plan.longest, 1))
+
+
+def _lower_to_larger(rows: list[list[float]]) -> None:
+    """Lower each cell to the least of those with its row and column or larger ones.
+
+    >>> rows = [[1.0, 5.0, 3.0], [4.0, 4.0, 6.0]]
+    >>> _lower_to_larger(rows)
+    >>> rows
+    [[1.0, 3.0, 3.0], [4.0, 4.0, 6.0]]
+    """
+    for row in rows:
+        for column in reversed(range(len(row) - 1)):
+            row[column] = min(row[column], row[column + 1])
+    for larger, row in pairwise(reversed(rows)):
+        row[:] = map(min, row, larger)

@@ -1,0 +1,172 @@
+"""`load_or_measure`: the costs of one engine's steps, at its start.
+
+Never raises, and leaves the workers as it found them: where the costs cannot be measured, the log
+says why and the governor learns them while it serves.
+"""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from paceline.engine.calibration.identity import identity_of
+from paceline.engine.calibration.measuring import Measurement, TrialSteps, measure
+from paceline.engine.calibration.plan import Plan, StepKind, plan_for
+from paceline.engine.calibration.recheck import MAX_ATTEMPTS, REPEATS, judge, kinds_to_check
+from paceline.engine.calibration.store import CostStore, StoredCosts
+from paceline.engine.calibration.suitability import limits_of, why_unsuitable
+from paceline.engine.calibration.trial_steps import VllmTrialSteps, misfit_of_workers
+from paceline.engine.compat.checks import check_hooks, unfit_for
+from paceline.governor.costs.cost_table import CostTable
+
+logger = logging.getLogger("vllm.paceline.calibration")
+
+_BUDGET_S = 10.0
+_LEAST_SIZES = 2
+"""With one size, a table would say that further requests cost nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """The costs of an engine's steps, and how they were found."""
+
+    table: CostTable
+    message: str
+    """For the log: "measured 36 kinds of steps in 7.8 s"."""
+    slowdown: float = 1.0
+    """Duration of a step at this start, relative to the table; 1 for a table measured now."""
+
+
+def load_or_measure(
+    vllm_config: Any,
+    kv_cache_config: Any,
+    executor: Any,
+    *,
+    max_draft_length: int,
+    allowed_lengths: tuple[int, ...] | None,
+    follows_length: bool,
+    folder: Path,
+) -> Calibration | None:
+    """Return the stored table if it still holds, else a new one; None, logged, without either.
+
+    `executor` is that of the engine core; its workers must have no requests. `follows_length`: the
+    drafter drafts as many tokens as a step says. Blocks for 10 s at most and some steps; the first
+    use of a kernel may add to that.
+    """
+    try:
+        why = _why_not(vllm_config, kv_cache_config, executor)
+        if why:
+            logger.info("Costs: learnt while serving, because %s", why)
+            return None
+        limits = limits_of(
+            vllm_config,
+            kv_cache_config,
+            max_draft_length=max_draft_length,
+            allowed_lengths=allowed_lengths,
+            follows_length=follows_length,
+        )
+        plan = plan_for(limits)
+        if plan is None:
+            logger.info("Costs: learnt while serving, because the KV cache is too small to measure")
+            return None
+        store = CostStore(folder)
+        identity = identity_of(
+            vllm_config,
+            max_draft_length=max_draft_length,
+            allowed_lengths=allowed_lengths,
+            executor=executor,
+        )
+        vocabulary = vllm_config.model_config.get_vocab_size()
+        steps = VllmTrialSteps(executor, limits, vocabulary=vocabulary)
+        try:
+            stored = store.load(identity)
+            found = None if stored is None else check_stored(steps, plan, stored)
+            if found is None:
+                found = _measure(steps, plan)
+                if found is not None:
+                    _save(store, identity, found.table)
+        finally:
+            steps.end()
+    except Exception:
+        logger.exception("Costs: learnt while serving, because measuring them failed")
+        return None
+    if found is not None:
+        logger.info("Costs: %s", found.message)
+    return found
+
+
+def _why_not(vllm_config: Any, kv_cache_config: Any, executor: object) -> str:
+    if executor is None:
+        return "the engine's executor was not found"
+    misfit = unfit_for("calibration", check_hooks("calibration"))
+    misfit = misfit or misfit_of_workers(executor)
+    if misfit:
+        return f"this vLLM does not fit its hooks: {misfit}"
+    return why_unsuitable(vllm_config, kv_cache_config, executor)
+
+
+def _measure(steps: TrialSteps, plan: Plan) -> Calibration | None:
+    measurement = measure(steps, plan, budget_s=_BUDGET_S, clock=time.perf_counter)
+    table = measurement.samples.table()
+    message = render_measurement(measurement)
+    if len(table.sizes) < min(len(plan.sizes), _LEAST_SIZES):
+        logger.warning("Costs: learnt while serving, because steps are too slow: %s", message)
+        return None
+    return Calibration(table, message)
+
+
+def render_measurement(measurement: Measurement) -> str:
+    """The line for the log."""
+    kinds = measurement.samples.num_kinds
+    message = f"measured {kinds} kinds of steps in {measurement.seconds:.1f} s"
+    if not measurement.dropped_sizes:
+        return message
+    dropped = ", ".join(map(str, measurement.dropped_sizes))
+    return f"{message}, without time for {dropped} requests"
+
+
+def check_stored(steps: TrialSteps, plan: Plan, stored: StoredCosts) -> Calibration | None:
+    """Run a few steps; return the stored table if they agree with it, else None."""
+    table = stored.table
+    if table.context_tokens != plan.context_tokens or not set(table.sizes) <= set(plan.sizes):
+        return None
+    started_s = time.perf_counter()
+    kinds = kinds_to_check(table, resting_length=plan.resting_length)
+    least_s: dict[StepKind, float] = {}
+    for _ in range(MAX_ATTEMPTS):
+        for kind in kinds:
+            step_s = _least_step_s(steps, kind)
+            least_s[kind] = min(step_s, least_s.get(kind, step_s))
+        verdict = judge(table, least_s)
+        if verdict.holds:
+            break
+    taken_s = time.perf_counter() - started_s
+    if not verdict.holds:
+        logger.info(
+            "Costs: those stored on %s are measured anew, because a check differs by %.0f %%",
+            stored.measured_on,
+            100 * verdict.largest_deviation,
+        )
+        return None
+    return Calibration(
+        table,
+        f"the costs stored on {stored.measured_on} hold: {len(kinds)} checks in {taken_s:.1f} s, "
+        f"steps take {verdict.slowdown:.2f} times as long",
+        verdict.slowdown,
+    )
+
+
+def _least_step_s(steps: TrialSteps, kind: StepKind) -> float:
+    steps.begin(kind.num_requests, kind.context_tokens)
+    return min(steps.run(kind.verified_tokens, kind.draft_length) for _ in range(REPEATS))
+
+
+def _save(store: CostStore, identity: dict[str, Any], table: CostTable) -> None:
+    try:
+        store.save(identity, StoredCosts(table, datetime.date.today().isoformat()))
+    except OSError as error:
+        logger.warning("Costs: they could not be stored: %s", error)
