@@ -3,7 +3,8 @@
     pause = 1 step, then 2, 4, 8, … 128
 
 A look that finds nothing doubles the pause. It is short again when the load is another one: twice
-or half as many requests, or another class among them."""
+or half as many requests as when it last was, or a class that was not among them since.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +20,18 @@ class UndraftedPause:
     def __init__(self) -> None:
         self._pause = _FIRST_PAUSE
         self._steps = 0
-        self._load: tuple[int, frozenset[str]] | None = None
+        self._num_requests = 0
+        self._classes: set[str] = set()
 
     def is_over(self, num_requests: int, classes: Mapping[str, int]) -> bool:
         """Whether this step should draft. Counts the step."""
-        load = (num_requests.bit_length(), frozenset(classes))
-        if load != self._load:
-            self._load, self._pause = load, _FIRST_PAUSE
+        known = self._num_requests
+        if num_requests >= 2 * known or 2 * num_requests <= known:
+            self._num_requests, self._classes = num_requests, set(classes)
+            self._pause = _FIRST_PAUSE
+        elif not self._classes.issuperset(classes):
+            self._classes.update(classes)
+            self._pause = _FIRST_PAUSE
         self._steps += 1
         if self._steps < self._pause:
             return False
