@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
-from paceline.governor.values import EngineLoad, ReplayScores, StepSample
+import numpy as np
+
+from paceline.governor.acceptance.confidence_map import Floats
+from paceline.governor.values import EngineLoad, StepSample
 
 _GOLDEN = 0.6180339887498949
 """Its multiples, taken modulo 1, fill the interval from 0 to 1 evenly."""
@@ -39,6 +44,17 @@ def ordinary_load(max_draft_length: int, **changes: Any) -> EngineLoad:
     return EngineLoad(**(fields | changes))
 
 
+def rich_load(max_draft_length: int, **changes: Any) -> EngineLoad:
+    """The same in an engine that has all abilities: half of the requests greedy, half sampled."""
+    num_requests = changes.get("num_requests", 4)
+    fields: dict[str, Any] = {
+        "reports_confidences": True,
+        "ends_drafts_early": True,
+        "classes": {"greedy": num_requests - num_requests // 2, "sampled": num_requests // 2},
+    }
+    return ordinary_load(max_draft_length, **(fields | changes))
+
+
 def varied_samples(num_samples: int, max_draft_length: int, *, seed: int = 0) -> list[StepSample]:
     """Samples of a healthy engine whose load, lengths and acceptance vary."""
     spread = Spread(seed)
@@ -67,6 +83,34 @@ def step_of(spread: Spread, num_requests: int, requested: int, draft_length: int
     )
 
 
+def varied_confidences(spread: Spread, num_requests: int, num_passes: int) -> Floats:
+    """Confidences between 0 and 1, (num_requests, num_passes)."""
+    numbers = [spread.fraction() for _ in range(num_requests * num_passes)]
+    confidences: Floats = np.array(numbers).reshape(num_requests, num_passes)
+    return confidences
+
+
+def confident_sample(
+    spread: Spread, confidences: Floats, widths: Sequence[int], classes: tuple[str, ...]
+) -> StepSample:
+    """A step that verifies `widths` tokens of drafts with these confidences."""
+    num_requests, num_passes = confidences.shape
+    return ordinary_sample(
+        num_requests=num_requests,
+        requested_draft_length=num_passes,
+        requested=tuple(widths),
+        drafted=tuple(widths),
+        accepted=tuple(map(spread.whole, widths)),
+        verified_draft_tokens=sum(widths),
+        draft_length=num_passes,
+        duration_s=0.02 + 0.001 * sum(widths) + 0.001 * spread.fraction(),
+        classes=classes,
+        confidences=tuple(
+            tuple(row[:width]) for row, width in zip(confidences.tolist(), widths, strict=True)
+        ),
+    )
+
+
 def extreme_samples(max_draft_length: int) -> dict[str, list[StepSample]]:
     """Samples that a faulty engine, clock or drafter could produce, by what is wrong."""
     sample, top = ordinary_sample, max_draft_length
@@ -79,8 +123,6 @@ def extreme_samples(max_draft_length: int) -> dict[str, list[StepSample]]:
     }
     all_accepted = sample(**crowd, accepted=(top,) * 256)
     none_accepted = sample(**crowd, accepted=(0,) * 256)
-    good_scores = ReplayScores((top,) * 16, (top,) * 16, 16 * (top + 1), 0, 0.001)
-    bad_scores = ReplayScores((top,) * 64, (0,) * 64, 64, 0, 0.001)
     deep = 2 * top + 4
     return {
         "durations of zero": [sample(duration_s=0.0)] * 50,
@@ -117,30 +159,20 @@ def extreme_samples(max_draft_length: int) -> dict[str, list[StepSample]]:
         ]
         * 50,
         "one stale sample again and again": [sample()] * 300,
-        "replay scores that were not requested": [sample(replay_scores=good_scores)] * 50,
-        "replay scores of nothing": [sample(replay_scores=ReplayScores((), (), 0, 0, 0.0))] * 50,
-        "replay scoring that takes eleven days": [
-            sample(replay_scores=ReplayScores((top,), (0,), 64, 10**7, 1e6))
+        "a new class in every request": [
+            sample(classes=tuple(f"class {4 * step + row}" for row in range(4)))
+            for step in range(200)
+        ],
+        "classes that vanish": [sample(classes=("greedy", "sampled") * 2), sample()] * 50,
+        "confidences without classes": [sample(confidences=((0.5,) * 3,) * 3 + ((),))] * 50,
+        "confidences of 0 and 1": [
+            sample(classes=("greedy",) * 4, confidences=((0.0, 1.0, 0.0),) * 3 + ((),))
         ]
         * 50,
-        "replay scores deeper than the ceiling": [
-            sample(replay_scores=ReplayScores((99,), (99,), 99, 0, 0.0))
-        ]
-        * 50,
-        "replay scores that alternate": [
-            sample(replay_scores=good_scores),
-            sample(replay_scores=bad_scores),
-        ]
-        * 50,
-        "first-token verdicts that were not requested": [sample(first_token_verdicts=(1, 0, 1))]
-        * 50,
-        "first-token verdicts without drafts": [
+        "confidences that are none": [
             sample(
-                requested_draft_length=0,
-                drafted=(),
-                accepted=(),
-                verified_draft_tokens=0,
-                first_token_verdicts=(1,) * 256,
+                classes=("greedy",) * 4,
+                confidences=((math.nan, math.inf, -1.0),) * 3 + ((),),
             )
         ]
         * 50,

@@ -84,7 +84,7 @@ def is_extreme(seen: Seen) -> bool:
             lambda seen: is_extreme(seen) and loaded(seen).context_tokens >= 10**7,
             "extreme samples",
         ),
-        (lambda seen: is_extreme(seen) and loaded(seen).has_replay_scoring, "extreme samples"),
+        (lambda seen: is_extreme(seen) and loaded(seen).reports_confidences, "extreme samples"),
         (
             lambda seen: (
                 len(seen.samples) == 100
@@ -110,8 +110,8 @@ def is_extreme(seen: Seen) -> bool:
         (
             lambda seen: (
                 len(seen.samples) == 400
-                and loaded(seen).has_replay_scoring
-                and loaded(seen).has_first_token_verdicts
+                and not loaded(seen).reports_confidences
+                and bool(loaded(seen).classes)
             ),
             "only what the engine has",
         ),
