@@ -123,13 +123,12 @@ class CostTable:
             low, high = sizes[above - 1], sizes[above]
             share = max(num_requests - low, 0) / (high - low)
             measured = [
-                a + share * (b - a if share <= 1.0 else max(b - a, 0.0))
-                for a, b in zip(rows[above - 1], rows[above], strict=True)
+                _line(a, b, share) for a, b in zip(rows[above - 1], rows[above], strict=True)
             ]
         filled = [measured[0]]
         for (low, a), (high, b) in pairwise(zip(self.lengths, measured, strict=True)):
             filled.extend(
-                a + (length - low) / (high - low) * (b - a) for length in range(low + 1, high + 1)
+                _line(a, b, (length - low) / (high - low)) for length in range(low + 1, high + 1)
             )
         return filled
 
@@ -143,10 +142,15 @@ def at(row: Sequence[float], length: float) -> float:
     last = len(row) - 1
     if last == 0:
         return row[0]
-    if length > last:
-        return row[last] + (length - last) * max(row[last] - row[last - 1], 0.0)
     low = min(int(length), last - 1)
-    return row[low] + (length - low) * (row[low + 1] - row[low])
+    return _line(row[low], row[low + 1], length - low)
+
+
+def _line(first: float, second: float, share: float) -> float:
+    """From `first` (at 0) to `second` (at 1), and beyond, where it does not fall."""
+    if share <= 1.0:
+        return first + share * (second - first)
+    return second + (share - 1.0) * max(second - first, 0.0)
 
 
 def table_from(document: Mapping[str, Any]) -> CostTable:
