@@ -2,20 +2,45 @@
 
 `K=0` … `K=8` hold a draft length. `ema` follows accepted lengths as SGLang's adaptive speculation
 does. `clairvoyant` knows every verdict: what no policy can reach. All other names are policies of
-`paceline.create_policy`; they see what an engine would show them (`governed`).
+`paceline.create_policy`, which see what an engine would show them (`governed`), and a table of what
+steps cost. Words after a colon take something away or put something wrong, in any number:
+
+    goodput                  all that the machine's engine offers (`Machine.mode`)
+    goodput:lengths          one draft length for all requests
+    goodput:widths           also the number of verified drafts of each request
+    goodput:early            also the end of drafting
+    goodput:no-classes       the classes of requests are hidden
+    goodput:no-table         no table of costs
+    goodput:verify+20        the table has 20 % too much for verifying; also verify-20
+    goodput:draft+20         the same for drafting
+    goodput:cells5           every entry of the table is off by 5 %
 """
 
 from __future__ import annotations
 
 import math
+import re
+from dataclasses import dataclass
 
 import numpy as np
 
 from benchmarks.governor.recorded_drafts.governed import GovernedArm
-from benchmarks.governor.recorded_drafts.machines import Machine, MeasuredNoise
+from benchmarks.governor.recorded_drafts.machines import (
+    DRAFTING_MODES,
+    DraftingMode,
+    Machine,
+    MeasuredNoise,
+    cost_table,
+)
 from benchmarks.governor.recorded_drafts.recordings import MAX_DRAFT_TOKENS
 from benchmarks.governor.recorded_drafts.replay import Arm, Batch, Drafts, StepResult
 from paceline import create_policy
+from paceline.governor.costs.cost_table import CostTable
+
+_MEASURED_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+_MEASURED_LENGTHS = (0, 1, 2, 4, 8)
+"""What a calibration measures at the start of an engine."""
+_ERROR = re.compile(r"(verify|draft)([+-]\d+)|(cells)(\d+)")
 
 
 def fixed_arm(draft_length: int) -> str:
@@ -31,8 +56,73 @@ def build_arm(name: str, machine: Machine, seed: int) -> Arm:
         return Clairvoyant(machine)
     if name in map(fixed_arm, range(MAX_DRAFT_TOKENS + 1)):
         return FixedLength(int(name.removeprefix("K=")))
-    policy = create_policy(name, max_draft_length=MAX_DRAFT_TOKENS)
-    return GovernedArm(policy, machine, MeasuredNoise(seed))
+    variant = PolicyVariant.parse(name, machine)
+    policy = create_policy(
+        variant.policy,
+        max_draft_length=MAX_DRAFT_TOKENS,
+        cost_table=variant.table(machine, seed),
+    )
+    return GovernedArm(
+        policy,
+        machine,
+        MeasuredNoise(seed),
+        mode=variant.mode,
+        shows_classes=variant.shows_classes,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyVariant:
+    """A policy and what its arm changes."""
+
+    policy: str
+    mode: DraftingMode
+    shows_classes: bool = True
+    has_table: bool = True
+    verify_error: float = 0.0
+    draft_error: float = 0.0
+    cell_noise: float = 0.0
+
+    @classmethod
+    def parse(cls, name: str, machine: Machine) -> PolicyVariant:
+        """The variant called `name`; ValueError for a word that is unknown."""
+        policy, *words = name.split(":")
+        mode, errors = machine.mode, {"verify": 0.0, "draft": 0.0, "cells": 0.0}
+        for word in words:
+            found = _ERROR.fullmatch(word)
+            if found is not None:
+                errors[found[1] or found[3]] = int(found[2] or found[4]) / 100.0
+            elif word in DRAFTING_MODES:
+                mode = word
+            elif word not in ("no-classes", "no-table"):
+                raise ValueError(
+                    f"arm {name!r} has the word {word!r}; it must be one of "
+                    f"{', '.join(DRAFTING_MODES)}, no-classes, no-table, verify+N, draft+N, cellsN"
+                )
+        return cls(
+            policy,
+            mode,
+            shows_classes="no-classes" not in words,
+            has_table="no-table" not in words,
+            verify_error=errors["verify"],
+            draft_error=errors["draft"],
+            cell_noise=errors["cells"],
+        )
+
+    def table(self, machine: Machine, seed: int) -> CostTable | None:
+        """What this policy is given."""
+        if not self.has_table:
+            return None
+        return cost_table(
+            machine,
+            _MEASURED_SIZES,
+            _MEASURED_LENGTHS,
+            ends_early=self.mode == "early",
+            verify_error=self.verify_error,
+            draft_error=self.draft_error,
+            cell_noise=self.cell_noise,
+            seed=seed,
+        )
 
 
 class FixedLength:

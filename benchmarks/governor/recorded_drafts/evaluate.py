@@ -80,7 +80,7 @@ def main() -> None:
         for name in arguments.machine
     }
     for name, file in files.items():
-        machine = build_machine(name)
+        machine = build_machine(name, gpu_pass_sync_s=1e-6 * arguments.sync_us)
         runs = [
             run_trace(arguments.trace, machine, recordings, seed, arguments.arms)
             for seed in range(arguments.seeds)
@@ -93,6 +93,7 @@ def main() -> None:
             "environment": environment,
             "machine": name,
             "trace": arguments.trace,
+            "gpu_pass_sync_us": arguments.sync_us,
             "seeds": arguments.seeds,
             "scores": {arm: asdict(score) for arm, score in scores.items()},
             "runs": [asdict(run) for run in runs],
@@ -115,7 +116,15 @@ def _parse() -> argparse.Namespace:
         nargs="+",
         default=list(DEFAULT_ARMS),
         metavar="ARM",
-        help="beside the oracle's fixed lengths: K=0 to K=8, ema, clairvoyant, or a policy's name",
+        help="beside the oracle's fixed lengths: K=0 to K=8, ema, clairvoyant, or a policy's name, "
+        "with words as in goodput:widths:draft+20 (arms.py)",
+    )
+    add(
+        "--sync-us",
+        type=float,
+        default=0.0,
+        metavar="US",
+        help="microseconds that a GPU waits for the host after each pass that may be the last",
     )
     add("--results", type=Path, default=Path("benchmarks/results"), metavar="FOLDER")
     add_allow_dirty(parser)

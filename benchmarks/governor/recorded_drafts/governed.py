@@ -6,52 +6,65 @@ from collections import Counter
 
 import numpy as np
 
-from benchmarks.governor.recorded_drafts.machines import Machine, MeasuredNoise
-from benchmarks.governor.recorded_drafts.recordings import MAX_DRAFT_TOKENS, Ints
+from benchmarks.governor.recorded_drafts.machines import DraftingMode, Machine, MeasuredNoise
+from benchmarks.governor.recorded_drafts.recordings import MAX_DRAFT_TOKENS, Floats
 from benchmarks.governor.recorded_drafts.replay import Batch, Drafts, StepResult
-from paceline.governor.policy import Policy
-from paceline.governor.values import DraftPlan, EngineLoad, ReplayScores, StepSample
+from paceline.governor.acceptance.confidence_map import sigmoid
+from paceline.governor.drafting.draft_rule import DraftRule
+from paceline.governor.drafting.drafting_round import DraftingRound
+from paceline.governor.policy import ChoosesWidths, Policy
+from paceline.governor.values import EngineLoad, StepSample
 
 
 class GovernedArm:
-    """A policy, driven through the `Policy` protocol.
+    """A policy, driven through the `Policy` protocol, and `ChoosesWidths` where it has that.
 
-    Durations have noise. As in the engine, a sample judges the requests that continue, replay
-    scores arrive with the sample of the next step, and a draft model that runs at length 0 reports
-    first-token verdicts when the plan requests them.
+    Durations have noise. As in the engine, a sample judges the requests that continue.
     """
 
-    def __init__(self, policy: Policy, machine: Machine, noise: MeasuredNoise) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        machine: Machine,
+        noise: MeasuredNoise,
+        *,
+        mode: DraftingMode = "lengths",
+        shows_classes: bool = True,
+    ) -> None:
+        """`shows_classes` is whether the policy sees the classes of requests."""
         self._policy = policy
         self._machine = machine
         self._noise = noise
-        self._plan = DraftPlan(0, "before the first step")
-        self._report: ReplayScores | None = None
+        self._mode = mode
+        self._shows_classes = shows_classes
+        self._confidences: Floats | None = None
 
     def choose(self, batch: Batch) -> Drafts:
-        self._plan = self._policy.plan(
+        plan = self._policy.plan(
             EngineLoad(
                 num_requests=batch.num_requests,
                 context_tokens=self._machine.context_tokens * batch.num_requests,
                 prefill_tokens=0,
                 num_waiting=0,
                 max_draft_length=MAX_DRAFT_TOKENS,
-                has_replay_scoring=self._machine.rests,
-                has_first_token_verdicts=not self._machine.rests,
-                classes=Counter(batch.classes),
+                reports_confidences=self._mode != "lengths",
+                ends_drafts_early=self._mode == "early",
+                classes=Counter(batch.classes) if self._shows_classes else {},
             )
         )
-        draft_length, widths = self._draft(batch)
-        return Drafts(draft_length, widths, self._plan.replay_scoring_tokens)
-
-    def _draft(self, batch: Batch) -> tuple[int, Ints]:
-        """The passes that are run and the tokens verified of each request.
-
-        Here a policy that can stop drafting early would be asked after each pass, and one that can
-        leave drafts unverified after the last; `batch.top_logits[:, :j]` is known after pass j.
-        """
-        length = self._plan.draft_length
-        return length, np.full(batch.num_requests, length)
+        num_passes, self._confidences = plan.draft_length, None
+        widths = np.full(batch.num_requests, num_passes)
+        if self._mode == "lengths" or not num_passes:
+            return Drafts(num_passes, widths)
+        num_syncs = 0
+        confidences, classes = sigmoid(batch.top_logits), self._classes(batch)
+        if plan.rule is not None:
+            num_passes = _run_passes(plan.rule, classes, confidences, num_passes)
+            num_syncs = num_passes if plan.rule.ends_early else 0
+            assert isinstance(self._policy, ChoosesWidths)
+            widths = np.array(self._policy.choose_widths(confidences[:, :num_passes], classes))
+        self._confidences = confidences
+        return Drafts(num_passes, widths, num_syncs)
 
     def learn(self, batch: Batch, drafts: Drafts, result: StepResult) -> None:
         length = drafts.draft_length
@@ -59,7 +72,7 @@ class GovernedArm:
         widths = drafts.widths[judged].tolist()
         longest = max(widths, default=length)
         is_uniform = all(width == longest for width in widths)
-        classes = np.array(batch.classes)[judged].tolist()
+        classes = np.array(batch.classes)[judged].tolist() if self._shows_classes else ()
         self._policy.observe(
             StepSample(
                 num_requests=batch.num_requests,
@@ -71,22 +84,33 @@ class GovernedArm:
                 prefill_tokens=0,
                 context_tokens=self._machine.context_tokens * batch.num_requests,
                 duration_s=self._noise.measure(result.seconds),
-                is_clean=not result.caught_up_tokens and result.replay_scores is None,
+                is_clean=not result.caught_up_tokens,
                 catches_up=result.caught_up_tokens > 0,
                 judged=tuple(map(str, batch.serials[judged].tolist())),
                 requested=() if is_uniform else tuple(widths),
                 num_ended=int(np.count_nonzero(result.ended)),
-                replay_scores=self._report,
-                first_token_verdicts=self._first_token_verdicts(batch, length, result),
                 classes=tuple(classes),
+                confidences=self._verified_confidences(judged, widths),
             )
         )
-        self._report = result.replay_scores
 
-    def _first_token_verdicts(
-        self, batch: Batch, length: int, result: StepResult
-    ) -> tuple[int, ...]:
-        if self._machine.rests or length or not self._plan.requests_first_tokens:
+    def _classes(self, batch: Batch) -> list[str]:
+        return batch.classes if self._shows_classes else [""] * batch.num_requests
+
+    def _verified_confidences(
+        self, judged: np.ndarray, widths: list[int]
+    ) -> tuple[tuple[float, ...], ...]:
+        if self._confidences is None:
             return ()
-        verdicts: list[int] = (batch.acceptable[~result.ended] > 0).astype(np.int64).tolist()
-        return tuple(verdicts)
+        rows = self._confidences[judged].tolist()
+        return tuple(tuple(row[:width]) for row, width in zip(rows, widths, strict=True))
+
+
+def _run_passes(rule: DraftRule, classes: list[str], confidences: Floats, max_passes: int) -> int:
+    """The passes that are run, up to `max_passes`."""
+    drafting = DraftingRound(rule, classes)
+    for num_passes, column in enumerate(confidences.T[:max_passes], start=1):
+        drafting.add_pass(column)
+        if not drafting.wants_more():
+            return num_passes
+    return max_passes

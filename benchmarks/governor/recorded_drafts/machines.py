@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
@@ -26,8 +27,7 @@ class TwinCost:
 
         seconds = base + request * n + [verifies] * judge + token * verified
                   + [drafts] * first_pass + (passes - 1) * further_pass + draft_request * n * passes
-                  + catch_up * missed + [replay scoring] * (further_pass + draft_request * h)
-                  + catch_up * scored
+                  + catch_up * missed
 
     Least squares over the medians of the 1, 4, 16 and 32 requests' steps in
     benchmarks/results/governor-interleaved-twin-model-trace-2026-11-22{,-2,-3}.json.gz; cells err
@@ -51,10 +51,13 @@ class TwinCost:
         if passes > 0:
             seconds += self.first_pass_s + (passes - 1) * self.further_pass_s
             seconds += self.draft_request_s * num_requests * passes
-        if shape.replay_scoring_requests:
-            seconds += self.further_pass_s + self.draft_request_s * shape.replay_scoring_requests
-        caught_up = shape.catch_up_tokens + shape.replay_scoring_tokens
-        return seconds + self.catch_up_token_s * caught_up
+        return seconds + self.catch_up_token_s * shape.catch_up_tokens
+
+
+DraftingMode = Literal["lengths", "widths", "early"]
+"""What a policy chooses: one length for all requests, also how many drafts of each request are
+verified, or also when drafting ends."""
+DRAFTING_MODES: tuple[DraftingMode, ...] = ("lengths", "widths", "early")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,11 @@ class Machine:
     rests: bool
     """True if the draft model does not run at draft length 0 and has to catch up afterwards; else
     it runs once, to keep its KV cache current."""
+    mode: DraftingMode
+    """What the engine lets a policy choose, where an arm does not say otherwise."""
+    pass_sync_s: float = 0.0
+    """Seconds that each pass of the draft model takes longer where drafting may end after it: the
+    host waits for the confidences before it launches the next pass."""
 
     def step_s(
         self,
@@ -78,12 +86,11 @@ class Machine:
         draft_length: int,
         *,
         catch_up_tokens: int = 0,
-        replay_requests: int = 0,
-        replay_tokens: int = 0,
+        num_syncs: int = 0,
     ) -> float:
         """Seconds of a step that verifies `verified_tokens` draft tokens in all and drafts
-        `draft_length` for each request; the rest is work of a draft model that rests."""
-        return self.cost.step_s(
+        `draft_length` for each request. `num_syncs` passes are waited for."""
+        return self.pass_sync_s * num_syncs + self.cost.step_s(
             StepShape(
                 num_requests=num_requests,
                 verified_draft_tokens=verified_tokens,
@@ -91,8 +98,6 @@ class Machine:
                 context_tokens=self.context_tokens * num_requests,
                 draft_passes=draft_length if self.rests else max(draft_length, 1),
                 catch_up_tokens=catch_up_tokens,
-                replay_scoring_requests=replay_requests,
-                replay_scoring_tokens=replay_tokens,
             )
         )
 
@@ -100,16 +105,25 @@ class Machine:
 MACHINES = ("cpu-twin", "7b-h200", "72b-tp8-h100")
 
 
-def build_machine(name: str) -> Machine:
-    """The machine called `name`, one of `MACHINES`."""
+def build_machine(name: str, *, gpu_pass_sync_s: float = 0.0) -> Machine:
+    """The machine called `name`, one of `MACHINES`; `gpu_pass_sync_s` applies to GPUs."""
     if name == "cpu-twin":
-        return Machine(name, TwinCost(), (1, 4, 16, 32), context_tokens=250, rests=True)
+        loads = (1, 4, 16, 32)
+        return Machine(name, TwinCost(), loads, context_tokens=250, rests=True, mode="early")
     if name not in MACHINES:
         raise ValueError(f"machine is {name!r}; it must be one of {', '.join(MACHINES)}")
     cost = load_profile(name).machine.cost
     assert isinstance(cost, RooflineCost)
     without_graphs = replace(cost, graphs=NO_GRAPHS)
-    return Machine(name, without_graphs, (1, 8, 64, 192), context_tokens=600, rests=False)
+    return Machine(
+        name,
+        without_graphs,
+        (1, 8, 64, 192),
+        context_tokens=600,
+        rests=False,
+        mode="widths",
+        pass_sync_s=gpu_pass_sync_s,
+    )
 
 
 def cost_table(
@@ -117,6 +131,7 @@ def cost_table(
     sizes: Sequence[int],
     lengths: Sequence[int],
     *,
+    ends_early: bool = False,
     verify_error: float = 0.0,
     draft_error: float = 0.0,
     cell_noise: float = 0.0,
@@ -124,9 +139,9 @@ def cost_table(
 ) -> CostTable:
     """The table that a calibration of this machine would measure, with the errors asked for.
 
-    `verify_error` is a fraction of what verifying adds to a step without drafts, `draft_error` one
-    of what drafting adds; 0.2 is 20 % too much. `cell_noise` is the sigma of an independent
-    log-normal factor on every entry.
+    `ends_early` is whether its passes are waited for. `verify_error` is a fraction of what
+    verifying adds to a step without drafts, `draft_error` one of what drafting adds; 0.2 is 20 %
+    too much. `cell_noise` is the sigma of an independent log-normal factor on every entry.
     """
     random = np.random.default_rng([seed, 1])
 
@@ -137,7 +152,10 @@ def cost_table(
     for size in sizes:
         plain_s = machine.step_s(size, 0, 0)
         verified_s = [machine.step_s(size, size * length, 0) for length in lengths]
-        drafted_s = [machine.step_s(size, size * length, length) for length in lengths]
+        drafted_s = [
+            machine.step_s(size, size * length, length, num_syncs=length if ends_early else 0)
+            for length in lengths
+        ]
         verify.append(
             tuple(noisy(plain_s + (1.0 + verify_error) * (s - plain_s)) for s in verified_s)
         )

@@ -16,10 +16,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.governor.recorded_drafts.finished_text import score_finished_text
 from benchmarks.governor.recorded_drafts.machines import Machine
 from benchmarks.governor.recorded_drafts.recordings import KINDS, Floats, Ints, Recordings
-from paceline.governor.values import ReplayScores
 
 _CLASS_OF_KIND = np.array([kind.sampling_class for kind in KINDS])
 
@@ -88,7 +86,8 @@ class Drafts:
     """Passes of the draft model, for all requests."""
     widths: Ints
     """Draft tokens verified of each request, at most `draft_length`; (num_requests,)."""
-    replay_scoring_tokens: int = 0
+    num_syncs: int = 0
+    """Passes whose confidences were waited for (`Machine.pass_sync_s`)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,8 +99,6 @@ class StepResult:
     ended: npt.NDArray[np.bool_]
     seconds: float
     caught_up_tokens: int
-    replay_scores: ReplayScores | None
-    """From a pass at the end of this step, in its time."""
 
 
 class Arm(Protocol):
@@ -177,38 +174,16 @@ class Replay:
         else:
             caught_up_tokens = int(batch.missed.sum())
             batch.missed[:] = 0
-        seconds, scores = self._timed(batch, drafts, caught_up_tokens, emitted)
-        result = StepResult(accepted, emitted, emitted == left, seconds, caught_up_tokens, scores)
-        self._arm.learn(batch, drafts, result)
-        return result
-
-    def _timed(
-        self, batch: Batch, drafts: Drafts, caught_up_tokens: int, emitted: Ints
-    ) -> tuple[float, ReplayScores | None]:
-        """The step's time, and the scores of finished text where the arm requested any."""
-        machine, num_requests = self._machine, batch.num_requests
-        verified = int(drafts.widths.sum())
-        seconds = machine.step_s(
-            num_requests, verified, drafts.draft_length, catch_up_tokens=caught_up_tokens
-        )
-        if not (machine.rests and drafts.replay_scoring_tokens):
-            return seconds, None
-        scored = score_finished_text(
-            self._recordings.num_accepted[batch.texts],
-            batch.positions + emitted,
-            batch.missed,
-            drafts.replay_scoring_tokens,
-        )
-        with_replay_s = machine.step_s(
-            num_requests,
-            verified,
+        seconds = self._machine.step_s(
+            batch.num_requests,
+            int(drafts.widths.sum()),
             drafts.draft_length,
             catch_up_tokens=caught_up_tokens,
-            replay_requests=scored.num_requests,
-            replay_tokens=scored.computed_tokens,
+            num_syncs=drafts.num_syncs,
         )
-        names = batch.serials[list(scored.slots)].tolist()
-        return with_replay_s, scored.report(with_replay_s - seconds, tuple(map(str, names)))
+        result = StepResult(accepted, emitted, emitted == left, seconds, caught_up_tokens)
+        self._arm.learn(batch, drafts, result)
+        return result
 
     @property
     def _missed_prompt(self) -> int:

@@ -17,12 +17,12 @@ from typing import Any, get_type_hints
 
 import numpy as np
 import pytest
-
-import paceline.governor
-from paceline.governor.contract.samples import extreme_samples, ordinary_sample, varied_samples
 from paceline.governor.estimates.acceptance import AcceptanceModel
 from paceline.governor.estimates.cost import CostModel
 from paceline.governor.exploration.exploration_budget import ExplorationBudget
+
+import paceline.governor
+from paceline.governor.contract.samples import extreme_samples, ordinary_sample, varied_samples
 from paceline.governor.values import StepSample
 
 MAX = 8

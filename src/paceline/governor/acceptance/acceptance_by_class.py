@@ -17,7 +17,7 @@ from paceline.governor.values import StepSample
 
 _MAX_CLASSES = 64
 """Classes that are told apart; any more share one."""
-_ANY = ""
+ANY_CLASS = ""
 """The class of requests whose class is not stated."""
 
 
@@ -37,7 +37,7 @@ class AcceptanceByClass:
         requested = sample.requested or repeat(sample.requested_draft_length)
         drafts = zip(requested, sample.drafted, sample.accepted)  # noqa: B905 - repeat has no end
         if not sample.classes:
-            self._learn(_ANY, Counter(drafts))
+            self._learn(ANY_CLASS, Counter(drafts))
             return
         by_class: dict[str, dict[tuple[int, int, int], float]] = {}
         for (name, draft), count in Counter(zip(sample.classes, drafts, strict=True)).items():
@@ -50,7 +50,7 @@ class AcceptanceByClass:
         found = self._hazards.get(name)
         if found is None:
             if len(self._hazards) >= _MAX_CLASSES:
-                name = _ANY
+                name = ANY_CLASS
             found = self._hazards.setdefault(name, Hazards(self._max))
         return found
 
@@ -59,11 +59,11 @@ class AcceptanceByClass:
 
         `classes` has the number of requests of each class; empty for requests without one.
         """
-        return _mean(classes, [(self.hazards(name).survival) for name in classes or (_ANY,)])
+        return _mean(classes, [(self.hazards(name).survival) for name in classes or (ANY_CLASS,)])
 
     def offered(self, classes: Mapping[str, int]) -> Sequence[float]:
         """P(at least j tokens offered), likewise."""
-        return _mean(classes, [(self.hazards(name).offered) for name in classes or (_ANY,)])
+        return _mean(classes, [(self.hazards(name).offered) for name in classes or (ANY_CLASS,)])
 
     def _learn(self, name: str, verdicts: Verdicts) -> None:
         self.hazards(name).learn(verdicts)

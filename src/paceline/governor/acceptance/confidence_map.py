@@ -35,8 +35,8 @@ _MAX_CLASSES = 64
 
 
 def logits_of(probabilities: Floats) -> Floats:
-    """log(p / (1 - p)), bounded; the shape stays."""
-    bounded = np.clip(probabilities, _LEAST, 1.0 - _LEAST)
+    """log(p / (1 - p)), bounded; NaN counts as 0. The shape stays."""
+    bounded = np.fmin(np.fmax(probabilities, _LEAST), 1.0 - _LEAST)
     logits: Floats = np.log(bounded / (1.0 - bounded))
     return logits
 

@@ -76,8 +76,9 @@ class Hazards:
                     judged[position] += weight
                     if position < num_accepted:
                         accepted[position] += weight
-            # Of a draft that ended early, only the first missing token was requested in vain.
-            for position in range(min(num_offered + 1, num_requested, length)):
+            # Where the drafter offered less, only the first missing token says something.
+            num_wanted = min(num_offered + 1, num_requested)
+            for position in range(min(max(num_offered, num_wanted), length)):
                 requested[position] += weight
         keep = math.exp(-scale * num_drafts / _MEMORY)
         keep_offers = math.exp(-scale * num_drafts / _OFFER_MEMORY)

@@ -10,18 +10,29 @@ import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
+from paceline.governor.contract.driving import (
+    Broken,
+    MakePolicy,
+    build,
+    choose_widths,
+    observe,
+    plan,
+)
 from paceline.governor.contract.samples import (
     Spread,
     extreme_samples,
     ordinary_load,
+    rich_load,
     step_of,
+    varied_confidences,
     varied_samples,
 )
-from paceline.governor.policy import Policy
-from paceline.governor.values import DraftPlan, EngineLoad, StepSample
-
-MakePolicy = Callable[[], Policy]
-"""Builds a new policy, which shares nothing with those built before."""
+from paceline.governor.contract.width_promises import (
+    chooses_widths_before_the_tokens,
+    keeps_widths_within_the_drafts,
+)
+from paceline.governor.policy import ChoosesWidths, Policy
+from paceline.governor.values import StepSample
 
 _NUM_STEPS = 60
 
@@ -38,10 +49,6 @@ class BrokenPromise:
         return f"{self.promise}: {self.finding}"
 
 
-class _Broken(Exception):
-    """Ends the check of one promise with its finding."""
-
-
 def find_broken_promises(make_policy: MakePolicy, max_draft_length: int = 8) -> list[BrokenPromise]:
     """Every promise that the policies of `make_policy` break; empty for a policy that keeps all.
 
@@ -54,111 +61,127 @@ def find_broken_promises(make_policy: MakePolicy, max_draft_length: int = 8) -> 
     for promise, check in _PROMISES.items():
         try:
             check(make_policy, max_draft_length)
-        except _Broken as broken:
+        except Broken as broken:
             found.append(BrokenPromise(promise, str(broken)))
     return found
 
 
 def _can_be_built(make_policy: MakePolicy, ceiling: int) -> None:
-    policy = _build(make_policy)
+    policy = build(make_policy)
     for method in ("observe", "plan"):
         if not callable(getattr(policy, method, None)):
-            raise _Broken(f"{type(policy).__name__} has no method {method}")
+            raise Broken(f"{type(policy).__name__} has no method {method}")
 
 
 def _plans_before_the_first_sample(make_policy: MakePolicy, ceiling: int) -> None:
-    policy = _build(make_policy)
+    policy = build(make_policy)
     for _ in range(100):
-        _plan(policy, ordinary_load(ceiling), "before the first sample")
+        plan(policy, ordinary_load(ceiling), "before the first sample")
 
 
 def _plans_for_an_empty_load(make_policy: MakePolicy, ceiling: int) -> None:
-    policy = _build(make_policy)
+    policy = build(make_policy)
     empty = ordinary_load(ceiling, num_requests=0, context_tokens=0)
-    _plan(policy, empty, "for a load without requests, before the first sample")
+    plan(policy, empty, "for a load without requests, before the first sample")
     for sample in varied_samples(_NUM_STEPS, ceiling):
-        _observe(policy, sample, "with ordinary samples")
-        _plan(policy, empty, "for a load without requests")
+        observe(policy, sample, "with ordinary samples")
+        plan(policy, empty, "for a load without requests")
 
 
 def _plans_for_a_load_that_only_prefills(make_policy: MakePolicy, ceiling: int) -> None:
-    policy = _build(make_policy)
+    policy = build(make_policy)
     load = ordinary_load(ceiling, prefill_tokens=8000, num_prefilling=4)
-    _plan(policy, load, "for requests that are all prefilling, before the first sample")
+    plan(policy, load, "for requests that are all prefilling, before the first sample")
     for sample in varied_samples(_NUM_STEPS, ceiling):
-        _observe(policy, sample, "with ordinary samples")
+        observe(policy, sample, "with ordinary samples")
         prefill = replace(sample, prefill_tokens=8000, num_prefilling=sample.num_requests)
-        _observe(policy, replace(prefill, drafted=(), accepted=(), judged=()), "with a prefill")
-        _plan(policy, load, "for requests that are all prefilling")
+        observe(policy, replace(prefill, drafted=(), accepted=(), judged=()), "with a prefill")
+        plan(policy, load, "for requests that are all prefilling")
 
 
 def _keeps_to_the_ceiling(make_policy: MakePolicy, ceiling: int) -> None:
-    policy = _build(make_policy)
+    policy = build(make_policy)
     spread = Spread(1)
     for sample in varied_samples(400, ceiling):
-        _observe(policy, sample, "with ordinary samples")
+        observe(policy, sample, "with ordinary samples")
         lowered = spread.whole(ceiling)
-        _plan(policy, ordinary_load(lowered), f"under a ceiling lowered to {lowered}")
+        plan(policy, ordinary_load(lowered), f"under a ceiling lowered to {lowered}")
     for sample in varied_samples(50, ceiling):
-        _observe(policy, sample, "with ordinary samples")
-        _plan(policy, ordinary_load(0), "under a ceiling lowered to 0")
+        observe(policy, sample, "with ordinary samples")
+        plan(policy, ordinary_load(0), "under a ceiling lowered to 0")
 
 
 def _keeps_to_the_allowed_lengths(make_policy: MakePolicy, ceiling: int) -> None:
     for allowed in ((0, 1, 3, 7), (0, ceiling), (0,)):
-        policy = _build(make_policy)
+        policy = build(make_policy)
         for number, sample in enumerate(varied_samples(400, ceiling)):
-            _observe(policy, sample, "with ordinary samples")
+            observe(policy, sample, "with ordinary samples")
             load = ordinary_load(ceiling, allowed_lengths=allowed, num_requests=1 + number % 40)
-            _plan(policy, load, f"where only {allowed} are allowed")
+            plan(policy, load, f"where only {allowed} are allowed")
 
 
 def _tolerates_extreme_samples(make_policy: MakePolicy, ceiling: int) -> None:
     for case, samples in extreme_samples(ceiling).items():
-        policy = _build(make_policy)
+        policy, spread = build(make_policy), Spread(5)
         for sample in samples:
-            _observe(policy, sample, f"with {case}")
+            observe(policy, sample, f"with {case}")
             for num_requests in (1, 256, 4096):
+                when = f"with {case}, at {num_requests} requests"
                 load = ordinary_load(ceiling, num_requests=num_requests, context_tokens=10**7)
-                _plan(policy, load, f"with {case}, at {num_requests} requests")
+                plan(policy, load, when)
+                rich = rich_load(ceiling, num_requests=num_requests, context_tokens=10**7)
+                planned = plan(policy, rich, f"{when} of known classes, with confidences")
+                if planned.rule is not None and isinstance(policy, ChoosesWidths):
+                    confidences = varied_confidences(spread, 2, ceiling)
+                    choose_widths(policy, confidences, ["greedy", "of no other"], when)
         for sample in varied_samples(50, ceiling):
-            _observe(policy, sample, f"with ordinary samples after {case}")
-            _plan(policy, ordinary_load(ceiling), f"with ordinary samples after {case}")
+            observe(policy, sample, f"with ordinary samples after {case}")
+            plan(policy, ordinary_load(ceiling), f"with ordinary samples after {case}")
 
 
 def _tolerates_missing_samples(make_policy: MakePolicy, ceiling: int) -> None:
-    policy = _build(make_policy)
+    policy = build(make_policy)
     for sample in varied_samples(_NUM_STEPS, ceiling):
-        _observe(policy, sample, "with ordinary samples")
-        _plan(policy, ordinary_load(ceiling), "with ordinary samples")
+        observe(policy, sample, "with ordinary samples")
+        plan(policy, ordinary_load(ceiling), "with ordinary samples")
     for number in range(1, 1001):
-        _plan(policy, ordinary_load(ceiling), f"{number} steps after the last sample")
+        plan(policy, ordinary_load(ceiling), f"{number} steps after the last sample")
 
 
 def _leaves_samples_unchanged(make_policy: MakePolicy, ceiling: int) -> None:
-    policy = _build(make_policy)
+    policy = build(make_policy)
     for sample in varied_samples(50, ceiling):
         before = copy.deepcopy(sample)
-        _observe(policy, sample, "with ordinary samples")
+        observe(policy, sample, "with ordinary samples")
         if sample != before:
-            raise _Broken(f"observe changed {before} to {sample}")
+            raise Broken(f"observe changed {before} to {sample}")
 
 
 def _repeats_itself(make_policy: MakePolicy, ceiling: int) -> None:
     for num_requests in (1, 16):
         first, second = (
-            [plan for plan, _ in _drive(_build(make_policy), num_requests, ceiling)]
+            [planned for planned, _ in _drive(build(make_policy), num_requests, ceiling)]
             for _ in range(2)
         )
         _compare(first, second, "two new policies in the same engine planned differently")
 
 
 def _shares_no_state(make_policy: MakePolicy, ceiling: int) -> None:
-    alone = [plan for plan, _ in _drive(_build(make_policy), 4, ceiling)]
-    beside, other = _build(make_policy), _build(make_policy)
+    alone = [planned for planned, _ in _drive(build(make_policy), 4, ceiling)]
+    beside, other = build(make_policy), build(make_policy)
     others = _drive(other, 7, ceiling)
-    together = [plan for (plan, _), _ in zip(_drive(beside, 4, ceiling), others, strict=True)]
+    together = [planned for (planned, _), _ in zip(_drive(beside, 4, ceiling), others, strict=True)]
     _compare(alone, together, "a policy planned differently while another one was in use")
+
+
+def _uses_only_what_the_engine_has(make_policy: MakePolicy, ceiling: int) -> None:
+    # Every plan of every check is held to it (`driving.plan`); here abilities come and go.
+    policy = build(make_policy)
+    for number, sample in enumerate(varied_samples(400, ceiling)):
+        observe(policy, sample, "with ordinary samples")
+        has, ends = number % 3 > 0, number % 3 == 2
+        load = rich_load(ceiling, reports_confidences=has, ends_drafts_early=ends)
+        plan(policy, load, "in an engine whose abilities come and go")
 
 
 _PROMISES: dict[str, Callable[[MakePolicy, int], None]] = {
@@ -173,6 +196,9 @@ _PROMISES: dict[str, Callable[[MakePolicy, int], None]] = {
     "A policy leaves samples unchanged": _leaves_samples_unchanged,
     "The same samples and loads give the same plans": _repeats_itself,
     "Policies share no state": _shares_no_state,
+    "A policy uses only what the engine has": _uses_only_what_the_engine_has,
+    "Widths are from 0 to the number of passes": keeps_widths_within_the_drafts,
+    "A token is kept or not before it is drawn": chooses_widths_before_the_tokens,
 }
 
 
@@ -183,64 +209,16 @@ def _drive(
     spread = Spread(num_requests)
     requested = 0
     for step in range(4 * _NUM_STEPS):
-        plan = _plan(policy, ordinary_load(ceiling, num_requests=num_requests), f"in step {step}")
-        sample = step_of(spread, num_requests, requested, plan.draft_length)
-        _observe(policy, sample, f"in step {step}")
-        requested = plan.draft_length
-        yield (plan.draft_length, plan.reason), sample
+        planned = plan(policy, ordinary_load(ceiling, num_requests=num_requests), f"in step {step}")
+        sample = step_of(spread, num_requests, requested, planned.draft_length)
+        observe(policy, sample, f"in step {step}")
+        requested = planned.draft_length
+        yield (planned.draft_length, planned.reason), sample
 
 
 def _compare(first: list[tuple[int, str]], second: list[tuple[int, str]], what: str) -> None:
     for step, (one, other) in enumerate(zip(first, second, strict=True)):
         if one != other:
-            raise _Broken(
+            raise Broken(
                 f"{what}: in step {step} {one[0]} ({one[1]}) against {other[0]} ({other[1]})"
             )
-
-
-def _build(make_policy: MakePolicy) -> Policy:
-    try:
-        return make_policy()
-    except Exception as error:
-        raise _Broken(f"building it raised {_shown(error)}") from error
-
-
-def _observe(policy: Policy, sample: StepSample, when: str) -> None:
-    try:
-        policy.observe(sample)
-    except Exception as error:
-        raise _Broken(f"observe raised {_shown(error)} {when}") from error
-
-
-def _plan(policy: Policy, load: EngineLoad, when: str) -> DraftPlan:
-    """The policy's plan for the load, checked against the promises about a single plan."""
-    try:
-        plan = policy.plan(load)
-    except Exception as error:
-        raise _Broken(f"plan raised {_shown(error)} {when}") from error
-    if not isinstance(plan, DraftPlan):
-        raise _Broken(f"plan returned {type(plan).__name__} instead of a DraftPlan {when}")
-    if type(plan.draft_length) is not int:
-        raise _Broken(
-            f"the draft length is {plan.draft_length!r}, which is not a whole number, {when}"
-        )
-    if plan.draft_length > load.max_draft_length:
-        raise _Broken(
-            f"the draft length is {plan.draft_length} under a ceiling of {load.max_draft_length} "
-            f"{when}"
-        )
-    if plan.draft_length != load.longest_allowed(plan.draft_length):
-        raise _Broken(
-            f"the draft length is {plan.draft_length}, and {load.allowed_lengths} are allowed, "
-            f"{when}"
-        )
-    if not isinstance(plan.reason, str) or not plan.reason:
-        raise _Broken(f"the plan has no reason {when}; its reason is {plan.reason!r}")
-    expected = plan.expected_tokens_per_s
-    if expected is not None and not isinstance(expected, float | int):
-        raise _Broken(f"expected_tokens_per_s is {expected!r}, no float and not None, {when}")
-    return plan
-
-
-def _shown(error: Exception) -> str:
-    return f"{type(error).__name__} ({error})"

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from paceline.governor.acceptance.confidence_map import Floats
 from paceline.governor.values import EngineLoad, StepSample
 
 _GOLDEN = 0.6180339887498949
@@ -39,6 +44,17 @@ def ordinary_load(max_draft_length: int, **changes: Any) -> EngineLoad:
     return EngineLoad(**(fields | changes))
 
 
+def rich_load(max_draft_length: int, **changes: Any) -> EngineLoad:
+    """The same in an engine that has all abilities: half of the requests greedy, half sampled."""
+    num_requests = changes.get("num_requests", 4)
+    fields: dict[str, Any] = {
+        "reports_confidences": True,
+        "ends_drafts_early": True,
+        "classes": {"greedy": num_requests - num_requests // 2, "sampled": num_requests // 2},
+    }
+    return ordinary_load(max_draft_length, **(fields | changes))
+
+
 def varied_samples(num_samples: int, max_draft_length: int, *, seed: int = 0) -> list[StepSample]:
     """Samples of a healthy engine whose load, lengths and acceptance vary."""
     spread = Spread(seed)
@@ -64,6 +80,34 @@ def step_of(spread: Spread, num_requests: int, requested: int, draft_length: int
         draft_length=draft_length,
         duration_s=0.02 + 0.001 * sum(drafted) + 0.001 * spread.fraction(),
         judged=tuple(f"request-{number}" for number in range(len(drafted))),
+    )
+
+
+def varied_confidences(spread: Spread, num_requests: int, num_passes: int) -> Floats:
+    """Confidences between 0 and 1, (num_requests, num_passes)."""
+    numbers = [spread.fraction() for _ in range(num_requests * num_passes)]
+    confidences: Floats = np.array(numbers).reshape(num_requests, num_passes)
+    return confidences
+
+
+def confident_sample(
+    spread: Spread, confidences: Floats, widths: Sequence[int], classes: tuple[str, ...]
+) -> StepSample:
+    """A step that verifies `widths` tokens of drafts with these confidences."""
+    num_requests, num_passes = confidences.shape
+    return ordinary_sample(
+        num_requests=num_requests,
+        requested_draft_length=num_passes,
+        requested=tuple(widths),
+        drafted=tuple(widths),
+        accepted=tuple(map(spread.whole, widths)),
+        verified_draft_tokens=sum(widths),
+        draft_length=num_passes,
+        duration_s=0.02 + 0.001 * sum(widths) + 0.001 * spread.fraction(),
+        classes=classes,
+        confidences=tuple(
+            tuple(row[:width]) for row, width in zip(confidences.tolist(), widths, strict=True)
+        ),
     )
 
 
@@ -115,6 +159,23 @@ def extreme_samples(max_draft_length: int) -> dict[str, list[StepSample]]:
         ]
         * 50,
         "one stale sample again and again": [sample()] * 300,
+        "a new class in every request": [
+            sample(classes=tuple(f"class {4 * step + row}" for row in range(4)))
+            for step in range(200)
+        ],
+        "classes that vanish": [sample(classes=("greedy", "sampled") * 2), sample()] * 50,
+        "confidences without classes": [sample(confidences=((0.5,) * 3,) * 3 + ((),))] * 50,
+        "confidences of 0 and 1": [
+            sample(classes=("greedy",) * 4, confidences=((0.0, 1.0, 0.0),) * 3 + ((),))
+        ]
+        * 50,
+        "confidences that are none": [
+            sample(
+                classes=("greedy",) * 4,
+                confidences=((math.nan, math.inf, -1.0),) * 3 + ((),),
+            )
+        ]
+        * 50,
     }
 
 

@@ -36,6 +36,9 @@ _ASSUMED_SPREAD = np.array([30.0, 1.0, 1.0])
 _DRIFT = np.array([0.03, 0.002, 0.002])
 """Per step."""
 _ASSUMED_DRIFT = np.array([0.03, 0.01, 0.01])
+_MOST_SPREAD = np.array([0.3, 0.1, 0.1])
+"""While one length and load lasts, the three cannot be told apart. Without a bound the uncertainty
+would grow for hours, until the noise of single steps moved the proportions by 30 %."""
 _NOISE = 0.1
 """Of one duration."""
 _MAX_DEVIATIONS = 3.0
@@ -76,6 +79,7 @@ class CostModel:
         self._logs = np.zeros(3)
         self._covariance = np.diag((_SPREAD if is_measured else _ASSUMED_SPREAD) ** 2)
         self._drift = np.diag((_DRIFT if is_measured else _ASSUMED_DRIFT) ** 2)
+        self._most_spread = _MOST_SPREAD if is_measured else _ASSUMED_SPREAD
         self._speed = self._verify_factor = self._draft_factor = 1.0
         self._rows: dict[int, tuple[list[float], list[float]]] = {}
         self.has_unit = is_measured
@@ -97,6 +101,10 @@ class CostModel:
         step_s = max(plain_s + verify_s + draft_s, LEAST_STEP_S)
         slopes = np.array([1.0, verify_s / step_s, draft_s / step_s])
         self._covariance += self._drift
+        spread = np.sqrt(self._covariance.diagonal())
+        if (spread > self._most_spread).any():
+            bound = np.minimum(self._most_spread / spread, 1.0)
+            self._covariance *= np.outer(bound, bound)
         gains = self._covariance @ slopes
         variance = float(slopes @ gains) + _NOISE**2
         residual = math.log(seconds / (self._speed * step_s))
@@ -117,14 +125,14 @@ class CostModel:
         """
         verify, draft = self._rows_of(num_requests)
         excess = context_tokens - num_requests * self._table.context_tokens
-        plain_s = verify[0] + self._table.context_s * excess
+        plain_s = max(verify[0] + self._table.context_s * excess, LEAST_STEP_S)
         pass_context_s = self._table.draft_context_s * excess
         return [
             self._speed
             * max(
                 plain_s
                 + self._verify_factor * (at(verify, width) - verify[0])
-                + self._draft_factor * (draft[length] + pass_context_s * length),
+                + self._draft_factor * max(draft[length] + pass_context_s * length, 0.0),
                 LEAST_STEP_S,
             )
             for length, width in enumerate(widths)
@@ -145,7 +153,7 @@ class CostModel:
         _, draft = self._rows_of(num_requests)
         excess = context_tokens - num_requests * self._table.context_tokens
         factor, pass_s = self._speed * self._draft_factor, self._table.draft_context_s * excess
-        return [factor * (seconds + pass_s * num) for num, seconds in enumerate(draft)]
+        return [factor * max(seconds + pass_s * num, 0.0) for num, seconds in enumerate(draft)]
 
     def first_verified_s(self, num_requests: int) -> float:
         """Seconds that it adds to verify anything at all, beyond a price per token: the rejection
@@ -161,10 +169,11 @@ class CostModel:
     ) -> tuple[float, float, float]:
         verify, draft = self._rows_of(num_requests)
         excess = context_tokens - num_requests * self._table.context_tokens
+        draft_s = at(draft, draft_length) + self._table.draft_context_s * excess * draft_length
         return (
-            verify[0] + self._table.context_s * excess,
+            max(verify[0] + self._table.context_s * excess, LEAST_STEP_S),
             at(verify, width) - verify[0],
-            at(draft, draft_length) + self._table.draft_context_s * excess * draft_length,
+            max(draft_s, 0.0),
         )
 
     def _rows_of(self, num_requests: int) -> tuple[list[float], list[float]]:

@@ -8,7 +8,8 @@ the number of requests n, because both grow with it in their own way:
 
 with w draft tokens verified per request, k tokens drafted per request, and c tokens in the KV cache
 of all requests. Between two numbers of requests, and beyond the last one, a part is linear in n;
-between two widths and two lengths as well. Keeping the two parts apart also gives the cost of a
+between two widths and two lengths as well. Beyond the last one it never falls, though noise may
+make the last two entries do so. Keeping the two parts apart also gives the cost of a
 step that verifies other numbers of tokens than it drafts, which no table over the draft length
 alone has.
 
@@ -56,6 +57,8 @@ class CostTable:
     def __post_init__(self) -> None:
         for name in ("sizes", "lengths"):
             values = getattr(self, name)
+            if any(type(value) is not int for value in values):
+                raise ValueError(f"{name} is {values}; it must have whole numbers")
             if not values or any(a >= b for a, b in pairwise(values)):
                 raise ValueError(
                     f"{name} is {values}; it must be ascending, with one entry or more"
@@ -118,15 +121,14 @@ class CostTable:
         else:
             above = min(max(bisect_right(sizes, num_requests), 1), len(sizes) - 1)
             low, high = sizes[above - 1], sizes[above]
-            share = (num_requests - low) / (high - low)
+            share = max(num_requests - low, 0) / (high - low)
             measured = [
-                max(a + share * (b - a), 0.0)
-                for a, b in zip(rows[above - 1], rows[above], strict=True)
+                _line(a, b, share) for a, b in zip(rows[above - 1], rows[above], strict=True)
             ]
         filled = [measured[0]]
         for (low, a), (high, b) in pairwise(zip(self.lengths, measured, strict=True)):
             filled.extend(
-                a + (length - low) / (high - low) * (b - a) for length in range(low + 1, high + 1)
+                _line(a, b, (length - low) / (high - low)) for length in range(low + 1, high + 1)
             )
         return filled
 
@@ -141,7 +143,14 @@ def at(row: Sequence[float], length: float) -> float:
     if last == 0:
         return row[0]
     low = min(int(length), last - 1)
-    return row[low] + (length - low) * (row[low + 1] - row[low])
+    return _line(row[low], row[low + 1], length - low)
+
+
+def _line(first: float, second: float, share: float) -> float:
+    """From `first` (at 0) to `second` (at 1), and beyond, where it does not fall."""
+    if share <= 1.0:
+        return first + share * (second - first)
+    return second + (share - 1.0) * max(second - first, 0.0)
 
 
 def table_from(document: Mapping[str, Any]) -> CostTable:

@@ -57,7 +57,8 @@ class DraftingRound:
     @property
     def survival(self) -> Floats:
         """s(i, j), shape (num_requests, num_passes)."""
-        return np.stack(self._survival, axis=1)
+        shape = (len(self._survival), len(self._logits))
+        return np.array(self._survival).reshape(shape).T
 
     def add_pass(self, confidences: Floats) -> None:
         """Note the confidences of the tokens of one pass, shape (num_requests,)."""
@@ -66,9 +67,10 @@ class DraftingRound:
         self._survival.append(before * sigmoid(self._logits))
 
     def wants_more(self) -> bool:
-        """Whether another pass is worth its time; always True where drafting may not end early."""
+        """Whether another pass is worth its time; always True before the first, and where drafting
+        may not end early."""
         rule, num_passes = self._rule, len(self._survival)
-        if not rule.ends_early:
+        if not rule.ends_early or not num_passes:
             return True
         survival, logits = self._survival[-1], self._logits
         gain = price = 0.0

@@ -10,8 +10,8 @@ tokens: a token is verified while its chance is worth its price (`drafting`). Wh
 also end early, a step may draft up to the ceiling, and stops when no further pass is worth its
 time.
 
-At length 0 nothing is learned about acceptance. So one step in 16 drafts one token, and fewer if
-that shows nothing new (`undrafted_pause`).
+At length 0 nothing is learned about acceptance. So one step in 2 drafts one token, and ever fewer
+while that shows nothing new, down to one in 128 (`undrafted_pause`).
 
 With an objective for the time between two chunks of an answer, lengths whose step would take longer
 are left out: goodput under a constraint.
@@ -20,11 +20,11 @@ are left out: goodput under a constraint.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from paceline.governor.acceptance.acceptance_by_class import AcceptanceByClass
+from paceline.governor.acceptance.acceptance_by_class import ANY_CLASS, AcceptanceByClass
 from paceline.governor.acceptance.confidence_map import ConfidenceMaps, Floats, logits_of
 from paceline.governor.costs.cost_model import CostModel
 from paceline.governor.costs.cost_table import CostTable
@@ -92,7 +92,8 @@ class GoodputPolicy:
         if self.chooses_widths and load.reports_confidences and len(lengths) > 1:
             self._rule = self._rule_for(load, forecast, max(length, lengths[1]))
             if load.ends_drafts_early:
-                length = lengths[-1] if self._is_worth_starting(load, self._rule) else 0
+                is_worth = self._is_worth_starting(load, self._rule, lengths[-1])
+                length = lengths[-1] if is_worth else 0
         if length == 0:
             self._price.forget()
             self._rule = None
@@ -136,28 +137,31 @@ class GoodputPolicy:
     def _rule_for(self, load: EngineLoad, forecast: StepForecast, length: int) -> DraftRule:
         """`length` is the best uniform one."""
         cost, num_requests = self._cost, load.num_requests
-        num_tokens = load.num_decoding * length
+        num_tokens = max(load.num_decoding, 1) * length
         step_s = [
             cost.step_s(num_requests, load.context_tokens, verified_tokens, 0)
             for verified_tokens in (2.0 / 3.0 * num_tokens, num_tokens)
         ]
         return self._price.rule(
             num_requests,
-            maps=self._maps.coefficients(load.classes),
+            maps=self._maps.coefficients(_classes_of(load)),
             draft_s=cost.drafts_s(num_requests, load.context_tokens),
             first_rate=forecast.tokens[length] / forecast.seconds[length],
             first_price_s=(step_s[1] - step_s[0]) / max(num_tokens / 3.0, 1.0),
             ends_early=load.ends_drafts_early,
         )
 
-    def _is_worth_starting(self, load: EngineLoad, rule: DraftRule) -> bool:
-        """Whether some number of passes is worth its time, by the acceptance of the classes."""
+    def _is_worth_starting(self, load: EngineLoad, rule: DraftRule, longest: int) -> bool:
+        """Whether some number of passes up to `longest` is worth its time, by the acceptance of the
+        classes."""
         cost, num_requests = self._cost, load.num_requests
         draft_s = cost.drafts_s(num_requests, load.context_tokens)
         price = self._price.rate * (draft_s[1] - draft_s[0] + cost.first_verified_s(num_requests))
         gain = 0.0
-        hazards = [(count, self._acceptance.hazards(name)) for name, count in load.classes.items()]
-        for position in range(load.max_draft_length):
+        hazards = [
+            (count, self._acceptance.hazards(name)) for name, count in _classes_of(load).items()
+        ]
+        for position in range(longest):
             gain += sum(
                 count * max(found.survival[position] - rule.least_survival, 0.0)
                 for count, found in hazards
@@ -170,8 +174,9 @@ class GoodputPolicy:
 
     def _learn_confidences(self, sample: StepSample) -> None:
         tokens: dict[str, tuple[list[float], list[float]]] = {}
+        classes = sample.classes or (ANY_CLASS,) * len(sample.accepted)
         for name, row, num_accepted in zip(
-            sample.classes, sample.confidences, sample.accepted, strict=True
+            classes, sample.confidences, sample.accepted, strict=True
         ):
             confidences, verdicts = tokens.setdefault(name, ([], []))
             num_judged = min(len(row), num_accepted + 1)
@@ -188,6 +193,10 @@ class GoodputPolicy:
         if not self._cost.has_unit:
             return chosen
         return f"{chosen}; {1e3 * forecast.seconds[length]:.3g} ms a step"
+
+
+def _classes_of(load: EngineLoad) -> Mapping[str, int]:
+    return load.classes or {ANY_CLASS: load.num_decoding}
 
 
 POLICY = PolicyDefinition(

@@ -3,8 +3,8 @@
     pause = 1 step, then 2, 4, 8, … 128
 
 A look that finds nothing doubles the pause. It is short again when drafting promises more than at
-the look before, or the load is another one: twice or half as many requests, or another class among
-them.
+the look before, or the load is another one: twice or half as many requests as when it last was, or
+a class that was not among them since.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class UndraftedPause:
         self._pause = _FIRST_PAUSE
         self._steps = 0
         self._num_requests = 0
-        self._classes: frozenset[str] = frozenset()
+        self._classes: set[str] = set()
         self._promise = 0.0
 
     def is_over(self, num_requests: int, classes: Mapping[str, int], promise: float) -> bool:
@@ -32,10 +32,16 @@ class UndraftedPause:
 
         `promise` is the value of the best length above 0, over that of 0.
         """
-        before = self._num_requests
-        is_other = not before < 2 * num_requests < 4 * before or self._classes != classes.keys()
-        if is_other or promise > _MORE * self._promise:
-            self._num_requests, self._classes = num_requests, frozenset(classes)
+        known = self._num_requests
+        is_other_size = num_requests >= 2 * known or 2 * num_requests <= known
+        if is_other_size:
+            self._num_requests, self._classes = num_requests, set()
+        if (
+            not self._classes.issuperset(classes)
+            or promise > _MORE * self._promise
+            or is_other_size
+        ):
+            self._classes.update(classes)
             self._promise = promise
             self._pause = _FIRST_PAUSE
         self._steps += 1

@@ -68,14 +68,17 @@ def test_checks_look_for_so_many_steps_and_no_longer(recorders: list[Recorder]) 
         (400, 400),
         (400, 400),
     ]
-    # Three sizes of load, then 50 ordinary steps.
+    # Three sizes of load, in a plain engine and in one with all abilities, then 50 ordinary steps.
     assert sizes[NUM_BEFORE:][:NUM_EXTREME] == [
-        (3 * len(samples) + 50, len(samples) + 50) for samples in extreme_samples(MAX).values()
+        (6 * len(samples) + 50, len(samples) + 50) for samples in extreme_samples(MAX).values()
     ]
     assert sizes[NUM_BEFORE + NUM_EXTREME :] == [
         (1060, 60),  # missing samples
         (0, 50),  # samples unchanged
         *[(240, 240)] * 7,  # repeats itself, at two loads; alone, then beside another
+        (400, 400),  # only what the engine has
+        (0, 0),  # widths, of a policy that chooses none
+        (0, 0),
     ]
 
 
@@ -100,13 +103,20 @@ def test_checks_use_these_loads(recorders: list[Recorder]) -> None:
     for recorder in recorders[NUM_BEFORE:][:NUM_EXTREME]:
         assert recorder.loads_with("num_requests") == {1, 4, 256, 4096}
         assert recorder.loads_with("context_tokens") == {900, 10**7}
+        assert recorder.loads_with("reports_confidences") == {False, True}
+        assert {len(load.classes) for load in recorder.loads} == {0, 2}
 
 
 def test_policies_are_compared_at_these_loads(recorders: list[Recorder]) -> None:
     """Twice at one request and at 16; then one at 4, alone and beside another at 7."""
-    compared = recorders[-7:]
+    compared = recorders[-10:-3]
     found = [recorder.loads_with("num_requests") for recorder in compared]
     assert found == [{1}, {1}, {16}, {16}, {4}, {4}, {7}]
+
+
+def test_the_engine_has_no_ability_then_one_then_both(recorders: list[Recorder]) -> None:
+    found = [(load.reports_confidences, load.ends_drafts_early) for load in recorders[-3].loads]
+    assert found == ([(False, False), (True, False), (True, True)] * 134)[:400]
 
 
 def test_the_finding_names_the_first_step_that_differs() -> None:

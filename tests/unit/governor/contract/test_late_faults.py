@@ -84,6 +84,7 @@ def is_extreme(seen: Seen) -> bool:
             lambda seen: is_extreme(seen) and loaded(seen).context_tokens >= 10**7,
             "extreme samples",
         ),
+        (lambda seen: is_extreme(seen) and loaded(seen).reports_confidences, "extreme samples"),
         (
             lambda seen: (
                 len(seen.samples) == 100
@@ -105,6 +106,14 @@ def is_extreme(seen: Seen) -> bool:
         (
             lambda seen: len(seen.samples) > 100 and loaded(seen).num_requests == 7,
             "share no state",
+        ),
+        (
+            lambda seen: (
+                len(seen.samples) == 400
+                and not loaded(seen).reports_confidences
+                and bool(loaded(seen).classes)
+            ),
+            "only what the engine has",
         ),
     ],
 )

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import takewhile
 from typing import Any
 
+import numpy as np
 import pytest
 
+from paceline.governor.acceptance.confidence_map import Floats
 from paceline.governor.contract import find_broken_promises
+from paceline.governor.drafting.draft_rule import DraftRule
 from paceline.governor.policies.fixed import FixedPolicy
 from paceline.governor.values import DraftPlan, EngineLoad, StepSample, longest_allowed
 from paceline.policy_registry import PolicyContractError, check_policy
@@ -121,6 +128,88 @@ class Entangled(Sound):
         return DraftPlan(load.longest_allowed(self._max if is_alone else 0), "alone or not")
 
 
+class Trims(Sound):
+    """Verifies tokens of confidence 0.4 or more, up to the first other one, where it can."""
+
+    def plan(self, load: EngineLoad) -> DraftPlan:
+        rule = self._rule(load) if load.reports_confidences else None
+        return replace(super().plan(load), rule=rule)
+
+    def choose_widths(self, confidences: Floats, classes: Sequence[str]) -> Sequence[int]:
+        return [len(list(takewhile(lambda c: c >= 0.4, row))) for row in confidences.tolist()]
+
+    def _rule(self, load: EngineLoad) -> DraftRule:
+        return DraftRule({}, 0.4, (0.0,) * (self._max - 1), ends_early=load.ends_drafts_early)
+
+
+class TrimsWithoutConfidences(Trims):
+    def plan(self, load: EngineLoad) -> DraftPlan:
+        return replace(super().plan(load), rule=self._rule(load))
+
+
+class EndsWhereItCannot(Trims):
+    def _rule(self, load: EngineLoad) -> DraftRule:
+        return replace(super()._rule(load), ends_early=True)
+
+
+class LeavesWidthsToOthers(Sound):
+    def plan(self, load: EngineLoad) -> DraftPlan:
+        rule = DraftRule({}, 0.4, (), ends_early=False)
+        return replace(super().plan(load), rule=rule if load.reports_confidences else None)
+
+
+class HasAnEndlessPrice(Trims):
+    def _rule(self, load: EngineLoad) -> DraftRule:
+        return replace(super()._rule(load), least_survival=math.inf)
+
+
+class ForgetsARequest(Trims):
+    def choose_widths(self, confidences: Floats, classes: Sequence[str]) -> Sequence[int]:
+        return super().choose_widths(confidences, classes)[1:]
+
+
+class WantsMoreThanWasDrafted(Trims):
+    def choose_widths(self, confidences: Floats, classes: Sequence[str]) -> Sequence[int]:
+        return [self._max] * len(classes)
+
+
+class CountsInFractions(Trims):
+    def choose_widths(self, confidences: Floats, classes: Sequence[str]) -> Any:
+        return [0.5] * len(classes)
+
+
+class AveragesNothing(Trims):
+    def choose_widths(self, confidences: Floats, classes: Sequence[str]) -> Sequence[int]:
+        sum(map(len, classes)) / len(classes)
+        return super().choose_widths(confidences, classes)
+
+
+class SortsTheConfidences(Trims):
+    def choose_widths(self, confidences: Floats, classes: Sequence[str]) -> Sequence[int]:
+        confidences.sort(axis=0)
+        return super().choose_widths(confidences, classes)
+
+
+class LooksAhead(Trims):
+    """Drops a draft whole if any of its tokens is doubtful: token 1 for what came after it."""
+
+    def choose_widths(self, confidences: Floats, classes: Sequence[str]) -> Sequence[int]:
+        num_passes = confidences.shape[1]
+        widths = super().choose_widths(confidences, classes)
+        return [width if width == num_passes else 0 for width in widths]
+
+
+class PricesThisStep(Trims):
+    """The price is the median of this step's own drafts."""
+
+    def choose_widths(self, confidences: Floats, classes: Sequence[str]) -> Sequence[int]:
+        if not confidences.size:
+            return [0] * len(classes)
+        survival = np.nan_to_num(confidences.clip(0.0, 1.0)).cumprod(axis=1)
+        widths: list[int] = (survival >= np.median(survival)).sum(axis=1).tolist()
+        return widths
+
+
 class PlansANumber(Sound):
     def plan(self, load: EngineLoad) -> Any:
         return 0
@@ -149,6 +238,7 @@ class ExpectsText(Sound):
 def test_a_sound_policy_breaks_nothing() -> None:
     assert find_broken_promises(lambda: Sound(MAX), MAX) == []
     check_policy(Sound, max_draft_length=MAX)
+    check_policy(Trims, max_draft_length=MAX)
 
 
 @pytest.mark.parametrize(
@@ -165,6 +255,17 @@ def test_a_sound_policy_breaks_nothing() -> None:
         (ChangesSamples, "leaves samples unchanged", "observe changed StepSample"),
         (Unsteady, "same samples and loads give the same plans", "in step 0"),
         (Entangled, "share no state", "while another one was in use"),
+        (TrimsWithoutConfidences, "uses only what the engine has", "reports no confidences"),
+        (EndsWhereItCannot, "uses only what the engine has", "which the engine cannot"),
+        (LeavesWidthsToOthers, "uses only what the engine has", "has no choose_widths"),
+        (HasAnEndlessPrice, "uses only what the engine has", "number that is not finite"),
+        (ForgetsARequest, "Widths are from 0", "returned 3 widths for 4 requests"),
+        (WantsMoreThanWasDrafted, "Widths are from 0", "a width is 4 in step 0"),
+        (CountsInFractions, "Widths are from 0", "a width is 0.5"),
+        (AveragesNothing, "Widths are from 0", "choose_widths raised ZeroDivisionError"),
+        (SortsTheConfidences, "Widths are from 0", "choose_widths changed the confidences"),
+        (LooksAhead, "kept or not before it is drawn", "of the first"),
+        (PricesThisStep, "kept or not before it is drawn", "where later tokens have other"),
         (PlansANumber, "plans before the first sample", "returned int instead of a DraftPlan"),
         (PlansAFraction, "plans before the first sample", "is 2.0, which is not a whole number"),
         (GivesNoReason, "plans before the first sample", "has no reason"),
@@ -192,6 +293,9 @@ def test_a_broken_promise_is_named(broken: type, promise: str, finding: str) -> 
         TiresOfWaiting,
         ChangesSamples,
         Entangled,
+        AveragesNothing,
+        LooksAhead,
+        PricesThisStep,
     ],
 )
 def test_one_fault_breaks_one_promise(broken: type) -> None:

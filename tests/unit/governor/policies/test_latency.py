@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from paceline.governor.estimates.step_forecast import StepForecast
 
 from paceline.governor.contract.samples import ordinary_sample
-from paceline.governor.estimates.step_forecast import StepForecast
 from paceline.governor.policies import latency
 from paceline.governor.policies.goodput import GoodputPolicy
 from paceline.governor.policies.latency import LatencyPolicy, weigh_slowest

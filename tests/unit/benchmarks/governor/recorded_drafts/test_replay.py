@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from benchmarks.governor.recorded_drafts.arms import FixedLength, build_arm
+from benchmarks.governor.recorded_drafts.arms import FixedLength, PolicyVariant, build_arm
 from benchmarks.governor.recorded_drafts.governed import GovernedArm
-from benchmarks.governor.recorded_drafts.machines import MeasuredNoise, build_machine
-from benchmarks.governor.recorded_drafts.recordings import read_recordings
+from benchmarks.governor.recorded_drafts.machines import DraftingMode, MeasuredNoise, build_machine
+from benchmarks.governor.recorded_drafts.recordings import Floats, read_recordings
 from benchmarks.governor.recorded_drafts.replay import Batch, Drafts, Phase, Replay, StepResult
+from paceline.governor.drafting.draft_rule import DraftRule
 from paceline.governor.values import DraftPlan, EngineLoad, StepSample
 from unit.benchmarks.governor.recorded_drafts.constant_acceptance import accepting
 
@@ -21,16 +24,15 @@ TWIN = build_machine("cpu-twin")
 class ScriptedPolicy:
     """Plans the lengths it was given, in turn, and keeps what it is shown."""
 
-    def __init__(self, *lengths: int, replay_scoring_tokens: int = 0) -> None:
+    def __init__(self, *lengths: int) -> None:
         self._lengths = lengths
-        self._tokens = replay_scoring_tokens
         self.loads: list[EngineLoad] = []
         self.samples: list[StepSample] = []
 
     def plan(self, load: EngineLoad) -> DraftPlan:
         self.loads.append(load)
         length = self._lengths[(len(self.loads) - 1) % len(self._lengths)]
-        return DraftPlan(length, "scripted", self._tokens, requests_first_tokens=True)
+        return DraftPlan(length, "scripted")
 
     def observe(self, sample: StepSample) -> None:
         self.samples.append(sample)
@@ -114,27 +116,71 @@ def test_drafting_after_a_rest_costs_the_missed_tokens() -> None:
     assert result.seconds == pytest.approx(3 * TWIN.step_s(4, 0, 0) + caught_up)
 
 
-def test_replay_scores_come_with_the_next_sample_and_take_time() -> None:
-    """Of one emitted token per request at most one token can be scored: accepted, as the text
-    ends."""
-    policy = ScriptedPolicy(0, replay_scoring_tokens=128)
-    arm = GovernedArm(policy, TWIN, MeasuredNoise(0))
-    result = Replay(TWIN, accepting(2), arm).run(Phase(("code",), 2, 2, seed=0))
-    assert policy.samples[0].replay_scores is None
-    scores = policy.samples[1].replay_scores
-    assert scores is not None
-    assert (scores.drafted, scores.accepted, scores.computed_tokens) == ((1, 1), (1, 1), 2)
-    assert scores.judged == ("0", "1")
-    assert result.seconds > 2 * TWIN.step_s(2, 0, 0)
+class EarlyPolicy(ScriptedPolicy):
+    """Drafts up to 4, ends early by the rule, and has one token of each request verified."""
+
+    def __init__(self, least_survival: float) -> None:
+        super().__init__(4)
+        self._rule = DraftRule({"greedy": (0.0, 1.0)}, least_survival, (0.0,) * 7, ends_early=True)
+        self.shapes: list[tuple[int, ...]] = []
+
+    def plan(self, load: EngineLoad) -> DraftPlan:
+        return replace(super().plan(load), rule=self._rule)
+
+    def choose_widths(self, confidences: Floats, classes: Sequence[str]) -> Sequence[int]:
+        self.shapes.append(confidences.shape)
+        return [1] * len(classes)
 
 
-def test_a_draft_model_that_runs_at_length_0_reports_first_tokens() -> None:
-    policy = ScriptedPolicy(0)
-    gpu = build_machine("7b-h200")
-    arm = GovernedArm(policy, gpu, MeasuredNoise(0))
-    Replay(gpu, accepting(2), arm).run(Phase(("code",), 2, 2, seed=0))
-    assert policy.samples[0].first_token_verdicts == (1, 1)
-    assert policy.samples[0].drafted == ()
+@pytest.mark.parametrize(("least_survival", "num_passes"), [(0.01, 4), (0.2, 2)])
+def test_a_policy_ends_drafts_and_chooses_widths(least_survival: float, num_passes: int) -> None:
+    """Confidences of 0.5 survive 0.5, 0.25, 0.14 forecast for the third: 0.2 ends after the second.
+    Every pass of the four that may be the last is waited for."""
+    gpu = build_machine("7b-h200", gpu_pass_sync_s=0.001)
+    policy = EarlyPolicy(least_survival)
+    arm = GovernedArm(policy, gpu, MeasuredNoise(0), mode="early")
+    result = Replay(gpu, accepting(2), arm).run(Phase(("code",), 2, 2, seed=0))
+    (sample,) = policy.samples
+    assert policy.shapes == [(2, num_passes)]
+    assert (sample.drafted, sample.accepted, sample.draft_length) == ((1, 1), (1, 1), num_passes)
+    assert sample.confidences == ((0.5,), (0.5,))
+    assert result.seconds == pytest.approx(gpu.step_s(2, 2, num_passes) + 0.001 * num_passes)
+
+
+@pytest.mark.parametrize(
+    ("mode", "abilities"),
+    [("lengths", (False, False)), ("widths", (True, False)), ("early", (True, True))],
+)
+def test_a_mode_is_what_the_load_offers(mode: DraftingMode, abilities: tuple[bool, bool]) -> None:
+    policy = ScriptedPolicy(2)
+    arm = GovernedArm(policy, TWIN, MeasuredNoise(0), mode=mode, shows_classes=False)
+    Replay(TWIN, accepting(2), arm).run(Phase(("code",), 2, 2, seed=0))
+    (load,), (sample,) = policy.loads, policy.samples
+    assert (load.reports_confidences, load.ends_drafts_early) == abilities
+    assert (load.classes, sample.classes) == ({}, ())
+    assert sample.confidences == (() if mode == "lengths" else ((0.5, 0.5),) * 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "variant"),
+    [
+        ("goodput", PolicyVariant("goodput", "early")),
+        ("goodput:lengths", PolicyVariant("goodput", "lengths")),
+        ("latency:widths:no-table", PolicyVariant("latency", "widths", has_table=False)),
+        ("goodput:no-classes", PolicyVariant("goodput", "early", shows_classes=False)),
+        (
+            "goodput:verify+20:draft-10:cells5",
+            PolicyVariant("goodput", "early", verify_error=0.2, draft_error=-0.1, cell_noise=0.05),
+        ),
+    ],
+)
+def test_words_of_an_arm_change_what_its_policy_sees(name: str, variant: PolicyVariant) -> None:
+    assert PolicyVariant.parse(name, TWIN) == variant
+
+
+def test_an_unknown_word_of_an_arm_is_refused() -> None:
+    with pytest.raises(ValueError, match="arm 'goodput:fast' has the word 'fast'"):
+        build_arm("goodput:fast", TWIN, 0)
 
 
 def test_equal_seeds_give_equal_results() -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from paceline.governor.estimates.dispersion import Dispersion
+from paceline.governor.acceptance.dispersion import Dispersion
 from paceline.governor.values import StepSample
 
 

@@ -1,0 +1,89 @@
+"""The promises of a policy that chooses how many drafts of each request are verified."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from paceline.governor.contract.driving import (
+    Broken,
+    MakePolicy,
+    build,
+    choose_widths,
+    observe,
+    plan,
+)
+from paceline.governor.contract.samples import (
+    Spread,
+    confident_sample,
+    rich_load,
+    varied_confidences,
+)
+from paceline.governor.policy import ChoosesWidths, Policy
+
+_NUM_STEPS = 60
+_NUM_REQUESTS = 4
+_BATCHES = (1, 2, 16, 0, 256)
+_ABSURD = (math.nan, math.inf, -math.inf, -1.0, 0.0, 1.0, 2.0, 1e-300)
+
+
+def keeps_widths_within_the_drafts(make_policy: MakePolicy, ceiling: int) -> None:
+    """Whatever the batch, its classes and confidences; with and without a plan before."""
+    policy = build(make_policy)
+    if not isinstance(policy, ChoosesWidths):
+        return
+    spread = Spread(2)
+    before = varied_confidences(spread, _NUM_REQUESTS, ceiling)
+    choose_widths(policy, before, ["greedy"] * _NUM_REQUESTS, "before the first plan")
+    for step in range(_NUM_STEPS):
+        num_requests = _BATCHES[step % len(_BATCHES)]
+        plan(policy, rich_load(ceiling, num_requests=num_requests), f"in step {step}")
+        classes = [f"class {step + number}" for number in range(num_requests)]
+        for num_passes in (1, ceiling):
+            ordinary = varied_confidences(spread, num_requests, num_passes)
+            absurd = np.resize(_ABSURD, (num_requests, num_passes))
+            choose_widths(policy, ordinary, classes, f"in step {step}")
+            choose_widths(policy, absurd, classes, f"with absurd confidences, in step {step}")
+    _drive(policy, Spread(3), _NUM_STEPS, ceiling, "after absurd confidences")
+
+
+def chooses_widths_before_the_tokens(make_policy: MakePolicy, ceiling: int) -> None:
+    """Whether token j is verified follows from what is known before it is drawn.
+
+    Two policies with the same past get confidences that agree in the first passes only. What they
+    keep of those must agree; else the emitted tokens would not follow the target's law.
+    """
+    for num_steps in range(0, _NUM_STEPS, 4):
+        known = 1 + num_steps % max(ceiling - 1, 1)
+        kept = []
+        for later in (0.95, 0.05):
+            policy = build(make_policy)
+            if not isinstance(policy, ChoosesWidths):
+                return
+            spread = Spread(4)
+            _drive(policy, spread, num_steps, ceiling, "with ordinary samples")
+            load = rich_load(ceiling, num_requests=_NUM_REQUESTS)
+            plan(policy, load, f"in step {num_steps}")
+            confidences = varied_confidences(spread, _NUM_REQUESTS, ceiling)
+            confidences[:, known:] = later
+            widths = choose_widths(policy, confidences, [*load.classes] * 2, f"in step {num_steps}")
+            kept.append([min(width, known) for width in widths])
+        if kept[0] != kept[1]:
+            raise Broken(
+                f"in step {num_steps}, of the first {known} tokens of each request, {kept[0]} are "
+                f"verified, but {kept[1]} where later tokens have other confidences"
+            )
+
+
+def _drive(policy: Policy, spread: Spread, num_steps: int, ceiling: int, when: str) -> None:
+    """Steps of an engine that drafts what is planned and verifies what is chosen."""
+    load = rich_load(ceiling, num_requests=_NUM_REQUESTS)
+    classes = tuple([*load.classes] * 2)
+    for step in range(num_steps):
+        planned = plan(policy, load, f"{when}, in step {step}")
+        confidences = varied_confidences(spread, _NUM_REQUESTS, planned.draft_length)
+        widths = [planned.draft_length] * _NUM_REQUESTS
+        if planned.rule is not None and isinstance(policy, ChoosesWidths):
+            widths = [*choose_widths(policy, confidences, classes, f"{when}, in step {step}")]
+        observe(policy, confident_sample(spread, confidences, widths, classes), when)

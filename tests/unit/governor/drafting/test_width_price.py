@@ -1,0 +1,136 @@
+"""The price of verifying a token, from the drafts of the step before."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from paceline.governor.drafting.draft_rule import DraftRule
+from paceline.governor.drafting.width_price import WidthPrice
+
+SURVIVAL = np.array([[0.9, 0.6, 0.4], [0.8, 0.3, 0.1]])
+"""Sorted: 0.9, 0.8, 0.6, 0.4, 0.3, 0.1."""
+
+
+def rule(price: WidthPrice, num_requests: int = 2, **changes: Any) -> DraftRule:
+    """The next rule; at a new load 100 tokens a second and 2 ms a token: a price of 0.2."""
+    fields: dict[str, Any] = {
+        "maps": {},
+        "draft_s": [0.0, 0.004, 0.006, 0.009],
+        "first_rate": 100.0,
+        "first_price_s": 0.002,
+        "ends_early": True,
+    }
+    return price.rule(num_requests, **(fields | changes))
+
+
+def after(step_s: Callable[[int], float]) -> float:
+    """The price after one step with these costs."""
+    price = WidthPrice()
+    rule(price)
+    price.settle(SURVIVAL, step_s)
+    return rule(price).least_survival
+
+
+def moved(target: float) -> float:
+    """0.2, moved three tenths of the way, in the logarithm."""
+    return 0.2 * (target / 0.2) ** 0.3
+
+
+def test_the_first_price_is_the_time_of_a_token_at_the_first_rate() -> None:
+    price = WidthPrice()
+    assert rule(price).least_survival == pytest.approx(0.2)
+    assert price.rate == 100.0
+
+
+def test_passes_cost_the_tokens_of_their_time() -> None:
+    """2 and 3 ms at 100 tokens a second; the first pass is no question of the rule."""
+    assert rule(WidthPrice()).pass_tokens == pytest.approx((0.2, 0.3))
+
+
+def test_the_price_is_at_the_stair_of_the_cost() -> None:
+    """Three tokens more cost nothing, a fourth doubles the step: the price lies between the third
+    and the fourth, 0.6 and 0.4."""
+    assert after(lambda tokens: 0.02 if tokens <= 3 else 0.04) == pytest.approx(moved(0.5))
+
+
+def test_the_price_falls_if_all_tokens_are_worth_it() -> None:
+    """They cost nothing: 0.1 was the least likely token."""
+    assert after(lambda tokens: 0.02) == pytest.approx(moved(0.1))
+
+
+def test_the_price_falls_by_a_fifth_at_least_if_all_tokens_are_worth_it() -> None:
+    price = WidthPrice()
+    rule(price)
+    price.settle(np.array([[0.9, 0.8]]), lambda tokens: 0.02)
+    assert rule(price).least_survival == pytest.approx(moved(0.16))
+
+
+def test_the_price_rises_to_a_whole_token_if_none_is_worth_it() -> None:
+    assert after(lambda tokens: 0.02 + 1.0 * tokens) == pytest.approx(moved(1.0))
+
+
+def test_the_rate_follows_that_of_the_best_set() -> None:
+    """Two requests and 0.9 + 0.8 + 0.6 tokens in 20 ms: 215 tokens a second, three tenths."""
+    price = WidthPrice()
+    rule(price)
+    price.settle(SURVIVAL, lambda tokens: 0.02 if tokens <= 3 else 0.04)
+    assert price.rate == pytest.approx(100.0 + 0.3 * 115.0)
+
+
+@pytest.mark.parametrize(
+    ("num_requests", "begins_anew"), [(2, False), (3, True), (1, True), (256, True)]
+)
+def test_another_load_begins_anew(num_requests: int, begins_anew: bool) -> None:
+    """By half as many again, or a third fewer."""
+    price = WidthPrice()
+    rule(price)
+    price.settle(SURVIVAL, lambda tokens: 0.02)
+    assert (rule(price, num_requests).least_survival == 0.2) == begins_anew
+
+
+def test_a_load_that_drifts_keeps_its_price() -> None:
+    price = WidthPrice()
+    rule(price, 10)
+    price.settle(SURVIVAL, lambda tokens: 0.02)
+    for num_requests in (12, 15, 19, 24, 30):
+        assert rule(price, num_requests).least_survival == pytest.approx(moved(0.1))
+
+
+def test_a_forgotten_price_begins_anew() -> None:
+    price = WidthPrice()
+    rule(price)
+    price.settle(SURVIVAL, lambda tokens: 0.02)
+    price.forget()
+    price.settle(SURVIVAL, lambda tokens: 0.02)  # of a step before: nothing to learn from
+    assert rule(price).least_survival == 0.2
+
+
+def test_a_price_is_never_nothing() -> None:
+    """Free tokens for thousands of steps, and a first price of nothing."""
+    price = WidthPrice()
+    assert rule(price, first_price_s=0.0).least_survival == 1e-3
+    for _ in range(1000):
+        price.settle(np.full((2, 3), 1e-9), lambda tokens: 0.02)
+    assert rule(price).least_survival == pytest.approx(1e-3)
+
+
+def test_of_many_tokens_some_numbers_are_compared() -> None:
+    """256 requests with 8 tokens; a stair at 1,024 tokens of survival 1, the others at 0.01."""
+    survival = np.where(np.arange(8) < 4, 1.0, 0.01) * np.ones((256, 1))
+    calls: list[int] = []
+
+    def step_s(tokens: int) -> float:
+        calls.append(tokens)
+        return 0.02 if tokens <= 1024 else 0.04
+
+    price = WidthPrice()
+    rule(price, 256)
+    price.settle(survival, step_s)
+    assert len(calls) <= 41
+    found = rule(price, 256).least_survival
+    assert math.log(found / 0.2) == pytest.approx(0.3 * math.log(0.505 / 0.2), abs=0.3)
