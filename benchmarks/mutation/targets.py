@@ -36,25 +36,6 @@ TESTS: dict[str, tuple[str, ...]] = {
         "governor/contract/test_late_faults.py",
         "governor/contract/test_promises.py",
     ),
-    "governor/estimates/acceptance.py": (
-        "governor/estimates/test_acceptance.py",
-        "governor/estimates/test_acceptance_memory.py",
-        "governor/estimates/test_acceptance_values.py",
-    ),
-    "governor/estimates/cell_regression.py": (
-        "governor/estimates/test_cell_regression.py",
-        "governor/estimates/test_cost.py",
-    ),
-    "governor/estimates/cost.py": (
-        "governor/estimates/test_cost_lengths.py",
-        "governor/estimates/test_cost_prior.py",
-        "governor/estimates/test_cost_work.py",
-        "governor/estimates/test_cost.py",
-    ),
-    "governor/estimates/step_forecast.py": (
-        "governor/estimates/test_step_forecast.py",
-        "governor/estimates/test_step_forecast_with_prompts.py",
-    ),
     "governor/policies/fixed.py": ("governor/policies/test_simple_policies.py",),
     "governor/policies/goodput.py": ("governor/policies/test_goodput_plans.py",),
     "governor/policies/schedule.py": ("governor/policies/test_simple_policies.py",),

@@ -25,6 +25,7 @@ OTHER_NAMES = frozenset(
         "PACELINE_BENCH_API_KEY",
         "PACELINE_CONTROL_SOCKET",  # from the launcher to an engine
         "PACELINE_RECORDING_FILE",
+        "PACELINE_COSTS_FOLDER",  # of engines: where the costs of their steps are kept
         "PACELINE_SUPERVISED",
     }
 )

@@ -9,6 +9,7 @@ import pytest
 
 from paceline.engine.scheduler.draft_length_controller import DraftLengthController
 from paceline.engine.scheduler.settings import PluginSettings
+from paceline.governor.costs.cost_table import CostTable
 from paceline.governor.values import DraftPlan
 from unit.engine.scheduler.controllers import (
     LOAD,
@@ -113,17 +114,19 @@ class Built:
 
 
 @pytest.mark.parametrize(("objective_ms", "max_step_s"), [(None, math.inf), (50.0, 0.05)])
-def test_a_policy_is_built_with_the_maximum_and_the_objective(
+def test_a_policy_is_built_with_the_maximum_the_objective_and_the_costs(
     objective_ms: float | None, max_step_s: float
 ) -> None:
-    built = Built()
+    built, costs = Built(), CostTable((1,), (0,), ((0.01,),), ((0.0,),))
     DraftLengthController(
         PluginSettings(policy="goodput", time_per_output_token_ms=objective_ms),
         max_draft_length=8,
         method="ngram",
+        cost_table=costs,
         make_policy=built,
     )
-    assert built.calls == [("goodput", {"max_draft_length": 8, "max_step_s": max_step_s})]
+    expected = {"max_draft_length": 8, "max_step_s": max_step_s, "cost_table": costs}
+    assert built.calls == [("goodput", expected)]
 
 
 def test_a_policy_is_built_once_for_the_same_parameters() -> None:

@@ -203,6 +203,7 @@ def test_the_keys_of_the_state_are_those_that_operators_know() -> None:
         "policy_parameters",
         "draft_length",
         "ceiling",
+        "costs",
         "max_draft_length",
         "allowed_lengths",
         "method",
