@@ -37,7 +37,7 @@ TESTS: dict[str, tuple[str, ...]] = {
         "governor/contract/test_promises.py",
     ),
     "governor/policies/fixed.py": ("governor/policies/test_simple_policies.py",),
-    "governor/policies/goodput.py": ("governor/policies/test_goodput_plans.py",),
+    "governor/policies/goodput.py": ("governor/policies/test_goodput.py",),
     "governor/policies/schedule.py": ("governor/policies/test_simple_policies.py",),
     "gateway/admission/queue.py": (
         "gateway/admission/test_queue.py",
