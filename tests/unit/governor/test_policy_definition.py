@@ -78,7 +78,10 @@ def test_defaults_and_required_parameters() -> None:
     ("arguments", "message"),
     [
         ({"name": "Max"}, "parameter name is 'Max'"),
-        ({"name": "max_draft_length"}, "must not be max_draft_length, max_step_s, name or policy"),
+        (
+            {"name": "max_draft_length"},
+            "must not be max_draft_length, max_step_s, cost_table, name or policy",
+        ),
         ({"name": "name"}, "parameter name is 'name'"),
         ({"name": "policy"}, "parameter name is 'policy'"),
         ({"type": dict}, "it must be one of bool, int, float, str, list"),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from paceline.governor.values import DraftPlan, EngineLoad, ReplayScores, StepSample
+from paceline.governor.values import DraftPlan, EngineLoad, StepSample
 
 SAMPLE = StepSample(
     num_requests=3,
@@ -23,7 +23,6 @@ SAMPLE = StepSample(
     judged=("a", "b", "c"),
 )
 LOAD = EngineLoad(2, 300, 0, 0, 8)
-SCORES = ReplayScores((4, 4), (4, 0), 20, 0, 0.001)
 
 
 def test_the_target_computes_one_token_per_request_and_the_drafts() -> None:
@@ -49,8 +48,9 @@ def test_the_target_computes_one_token_per_request_and_the_drafts() -> None:
         ({"accepted": (4, -1, 0)}, r"accepted is \(4, -1, 0\); each entry must be 0 to its entry"),
         ({"judged": ("a", "b")}, "judged has 2 entries, drafted 3; it needs one per judged"),
         ({"requested": (4, 4)}, "requested has 2 entries, drafted 3"),
-        ({"first_token_verdicts": (0, 2)}, r"is \(0, 2\); each must be 0 or 1"),
-        ({"first_token_verdicts": (-1,)}, r"is \(-1,\); each must be 0 or 1"),
+        ({"classes": ("greedy",)}, "classes has 1 entries, drafted 3; it needs one per judged"),
+        ({"confidences": ((0.5,) * 4,)}, "confidences needs one entry for each token of drafted"),
+        ({"confidences": ((0.5,) * 4, (0.5,), ())}, "confidences needs one entry for each token"),
     ],
 )
 def test_an_impossible_sample_is_refused(changes: dict[str, Any], message: str) -> None:
@@ -69,41 +69,20 @@ def test_an_impossible_sample_is_refused(changes: dict[str, Any], message: str) 
         {"judged": ()},
         {"requested": (4, 2, 1)},
         {"drafted": (), "accepted": (), "judged": ()},
-        {"first_token_verdicts": (0, 1, 1)},
+        {"classes": ("greedy", "sampled", "greedy")},
+        {"confidences": ((0.5,) * 4, (0.5,) * 2, ())},
     ],
 )
 def test_the_least_possible_sample_is_accepted(changes: dict[str, Any]) -> None:
     assert replace(SAMPLE, **changes) == replace(SAMPLE, **changes)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"accepted": (4,)}, "drafted has 2 entries, accepted 1"),
-        ({"accepted": (5, 0)}, "each entry must be 0 to its entry in drafted"),
-        ({"computed_tokens": -1}, "computed_tokens is -1; it must not be negative"),
-        ({"missing_tokens": -1}, "missing_tokens is -1; it must not be negative"),
-        ({"seconds": -0.1}, "seconds is -0.1; it must not be negative"),
-        ({"seconds": float("nan")}, "seconds is nan; it must not be negative"),
-    ],
-)
-def test_impossible_replay_scores_are_refused(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        replace(SCORES, **changes)
-
-
-def test_replay_scores_of_nothing_are_accepted() -> None:
-    assert ReplayScores((), (), 0, 0, 0.0).drafted == ()
-
-
 def test_an_impossible_plan_is_refused() -> None:
     with pytest.raises(ValueError, match=r"draft_length is -1; it must be 0 \(off\) or more"):
         DraftPlan(-1, "planted")
-    with pytest.raises(ValueError, match="replay_scoring_tokens is -1; it must be 0 or more"):
-        DraftPlan(0, "planted", replay_scoring_tokens=-1)
 
 
-@pytest.mark.parametrize("value", [SAMPLE, SCORES, LOAD, DraftPlan(0, "planted")])
+@pytest.mark.parametrize("value", [SAMPLE, LOAD, DraftPlan(0, "planted")])
 def test_values_do_not_change_and_take_no_other_fields(value: Any) -> None:
     with pytest.raises(FrozenInstanceError):
         setattr(value, next(iter(type(value).__dataclass_fields__)), 1)
@@ -111,14 +90,9 @@ def test_values_do_not_change_and_take_no_other_fields(value: Any) -> None:
 
 
 def test_what_is_not_said_is_absent() -> None:
-    """An engine or a policy without probes need not mention them."""
-    assert (LOAD.has_replay_scoring, LOAD.has_first_token_verdicts) == (False, False)
+    """An engine or a policy without these abilities need not mention them."""
+    assert (LOAD.reports_confidences, LOAD.ends_drafts_early, LOAD.classes) == (False, False, {})
     assert (LOAD.num_prefilling, SAMPLE.num_prefilling, SAMPLE.num_ended) == (0, 0, 0)
     plan = DraftPlan(0, "planted")
-    assert (plan.replay_scoring_tokens, plan.requests_first_tokens) == (0, False)
-    assert (plan.is_exploring, plan.expected_tokens_per_s) == (False, None)
-    assert (SAMPLE.catches_up, SAMPLE.replay_scores, SAMPLE.first_token_verdicts) == (
-        False,
-        None,
-        (),
-    )
+    assert (plan.is_exploring, plan.expected_tokens_per_s, plan.rule) == (False, None, None)
+    assert (SAMPLE.catches_up, SAMPLE.classes, SAMPLE.confidences) == (False, (), ())
