@@ -2,7 +2,9 @@
 
     pause = 1 step, then 2, 4, 8, … 128
 
-A look that finds nothing doubles the pause. It is short again when the load is another one: twice
+Each look doubles the pause. One with more accepted than was expected is followed by another at
+once; else a batch of one request, where a look is one verdict, would need thousands of steps to
+learn that its text is easy now. The pause is short again when the load is another one: twice
 or half as many requests as when it last was, or a class that was not among them since.
 """
 
@@ -20,6 +22,7 @@ class UndraftedPause:
     def __init__(self) -> None:
         self._pause = _FIRST_PAUSE
         self._steps = 0
+        self._looks_again = False
         self._num_requests = 0
         self._classes: set[str] = set()
 
@@ -32,6 +35,9 @@ class UndraftedPause:
         elif not self._classes.issuperset(classes):
             self._classes.update(classes)
             self._pause = _FIRST_PAUSE
+        if self._looks_again:
+            self._looks_again, self._steps = False, 0
+            return True
         self._steps += 1
         if self._steps < self._pause:
             return False
@@ -39,6 +45,10 @@ class UndraftedPause:
         self._pause = min(2 * self._pause, _LAST_PAUSE)
         return True
 
+    def look_again(self) -> None:
+        """The last look was better than expected."""
+        self._looks_again = True
+
     def ended(self) -> None:
         """Drafting is worth it again."""
-        self._pause, self._steps = _FIRST_PAUSE, 0
+        self._pause, self._steps, self._looks_again = _FIRST_PAUSE, 0, False
