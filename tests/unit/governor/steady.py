@@ -4,13 +4,12 @@ but acceptance and a little noise of the durations.
 
 from __future__ import annotations
 
-import numpy as np
-
+from paceline.governor.costs.cost_table import CostTable
 from paceline.governor.policy import Policy
 from paceline.policy_simulator.engine.simulated_engine import SimulatedEngine
 from paceline.policy_simulator.engine.step_log import StepLog
 from paceline.policy_simulator.evaluation.oracle import Rate, best_rate, steady_rates
-from paceline.policy_simulator.machines.cost import LinearCost
+from paceline.policy_simulator.machines.cost import LinearCost, StepShape
 from paceline.policy_simulator.machines.machine import Drafter, Machine
 from paceline.policy_simulator.traffic.phases import (
     ClosedLoop,
@@ -48,6 +47,25 @@ SMALL = LinearCost(
 def hazard(*hazards: float) -> DraftTruth:
     """Text of which each draft token is accepted with these chances, by position."""
     return DraftTruth(hazards)
+
+
+def measured_table(cost: LinearCost, *, drafts_free: bool = False) -> CostTable:
+    """The table that a calibration of an engine with these costs would measure."""
+    sizes, lengths = (1, 4, 16, 64), (0, 1, 2, 4, 8)
+
+    def verify_s(num_requests: int, length: int) -> float:
+        return cost.step_s(StepShape(num_requests, num_requests * length, 0, 0, 0))
+
+    def draft_s(num_requests: int, length: int) -> float:
+        shape = StepShape(num_requests, 0, 0, 0, 0 if drafts_free else length)
+        return cost.step_s(shape) - verify_s(num_requests, 0)
+
+    return CostTable(
+        sizes,
+        lengths,
+        tuple(tuple(verify_s(n, length) for length in lengths) for n in sizes),
+        tuple(tuple(draft_s(n, length) for length in lengths) for n in sizes),
+    )
 
 
 class SteadyEngine:
@@ -110,20 +128,3 @@ class SteadyEngine:
         kind = TrafficClass("text", Lengths(2, 2), output, truth)
         load = ClosedLoop(num_requests, hangs_up=True)
         return Phase("steady", load, (kind,), num_steps=num_steps)
-
-
-def show_bursts(lengths: list[int]) -> str:
-    """One sign a step: x where something was drafted, a dot where nothing was."""
-    return "".join("x" if length else "." for length in lengths)
-
-
-def lost_to_off_s(log: StepLog, cost: LinearCost, num_requests: int) -> float:
-    """Seconds longer, noise left out, than never drafting takes for the same tokens.
-
-    Off, a step over n requests takes base + n * request seconds and yields one token for each of
-    them that is still there; prompts cost alike.
-    """
-    seconds = log.expected_s - cost.token_s * log.prefill_tokens
-    off_step_s = cost.base_s + cost.request_s * log.num_requests
-    off_tokens = np.minimum(log.num_requests, num_requests)
-    return float((seconds - off_step_s * log.output_tokens / off_tokens).sum())

@@ -17,23 +17,17 @@ from typing import Any, get_type_hints
 
 import numpy as np
 import pytest
-from paceline.governor.estimates.acceptance import AcceptanceModel
-from paceline.governor.estimates.cost import CostModel
-from paceline.governor.exploration.exploration_budget import ExplorationBudget
 
 import paceline.governor
 from paceline.governor.contract.samples import extreme_samples, ordinary_sample, varied_samples
+from paceline.governor.costs.cost_model import CostModel
 from paceline.governor.values import StepSample
 
 MAX = 8
 EXTREMES = extreme_samples(MAX)
 _ARGUMENTS: dict[str, Callable[[], Any]] = {
     "max_draft_length": lambda: MAX,
-    "budget": ExplorationBudget,
-    "acceptance": lambda: AcceptanceModel(MAX),
-    "cost": CostModel,
-    "objective_s": lambda: 0.05,
-    "lengths": lambda: (4, 1, 0),
+    "table": lambda: None,
 }
 
 
@@ -68,7 +62,7 @@ def build(found: type) -> Any:
 
 def test_the_estimators_were_found() -> None:
     """The discovery finds classes that certainly exist."""
-    assert {found.__name__ for found in SAMPLED} >= {"AcceptanceModel", "CostModel", "Bursts"}
+    assert {found.__name__ for found in SAMPLED} >= {"AcceptanceByClass", "CostModel", "Dispersion"}
 
 
 @pytest.mark.parametrize("found", SAMPLED)
@@ -108,11 +102,11 @@ def test_an_estimator_tolerates_extremes(found: type, samples: list[StepSample])
 
 
 def test_the_numbers_of_an_estimator_are_found() -> None:
-    """The search for numbers that are not finite looks inside arrays, cells and containers."""
-    model = CostModel()
-    for _ in range(3):
-        model.observe(ordinary_sample())
-    assert len(list(_numbers(model))) > 200
+    """The search for numbers that are not finite looks inside arrays, tables and containers: two
+    sizes with nine lengths each, of two kinds, a covariance of nine, and rows of 9 and 9."""
+    model = CostModel(None, MAX)
+    model.observe(ordinary_sample())
+    assert len(list(_numbers(model))) > 36 + 9 + 18
 
 
 def _is_finite(value: Any) -> bool:

@@ -48,6 +48,9 @@ def test_the_target_computes_one_token_per_request_and_the_drafts() -> None:
         ({"accepted": (4, -1, 0)}, r"accepted is \(4, -1, 0\); each entry must be 0 to its entry"),
         ({"judged": ("a", "b")}, "judged has 2 entries, drafted 3; it needs one per judged"),
         ({"requested": (4, 4)}, "requested has 2 entries, drafted 3"),
+        ({"classes": ("greedy",)}, "classes has 1 entries, drafted 3; it needs one per judged"),
+        ({"confidences": ((0.5,) * 4,)}, "confidences needs one entry for each token of drafted"),
+        ({"confidences": ((0.5,) * 4, (0.5,), ())}, "confidences needs one entry for each token"),
     ],
 )
 def test_an_impossible_sample_is_refused(changes: dict[str, Any], message: str) -> None:
@@ -66,6 +69,8 @@ def test_an_impossible_sample_is_refused(changes: dict[str, Any], message: str) 
         {"judged": ()},
         {"requested": (4, 2, 1)},
         {"drafted": (), "accepted": (), "judged": ()},
+        {"classes": ("greedy", "sampled", "greedy")},
+        {"confidences": ((0.5,) * 4, (0.5,) * 2, ())},
     ],
 )
 def test_the_least_possible_sample_is_accepted(changes: dict[str, Any]) -> None:
@@ -85,7 +90,9 @@ def test_values_do_not_change_and_take_no_other_fields(value: Any) -> None:
 
 
 def test_what_is_not_said_is_absent() -> None:
+    """An engine or a policy without these abilities need not mention them."""
+    assert (LOAD.reports_confidences, LOAD.ends_drafts_early, LOAD.classes) == (False, False, {})
     assert (LOAD.num_prefilling, SAMPLE.num_prefilling, SAMPLE.num_ended) == (0, 0, 0)
     plan = DraftPlan(0, "planted")
-    assert (plan.is_exploring, plan.expected_tokens_per_s) == (False, None)
-    assert not SAMPLE.catches_up
+    assert (plan.is_exploring, plan.expected_tokens_per_s, plan.rule) == (False, None, None)
+    assert (SAMPLE.catches_up, SAMPLE.classes, SAMPLE.confidences) == (False, (), ())

@@ -20,6 +20,7 @@ are left out: goodput under a constraint.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -68,11 +69,14 @@ class GoodputPolicy:
         self._price = WidthPrice()
         self._load: EngineLoad | None = None
         self._rule: DraftRule | None = None
+        self._is_off = False
         self.step_seconds: Sequence[float] = ()
         """See `KnowsStepTime`."""
 
     def observe(self, sample: StepSample) -> None:
         """Learn acceptance from every step, cost from the clean ones."""
+        if self._is_off and sample.drafted and self._exceeds_expectation(sample):
+            self._pause.look_again()
         self._acceptance.observe(sample)
         self._cost.observe(sample)
         self._prompts.observe(sample)
@@ -95,11 +99,12 @@ class GoodputPolicy:
                 is_worth = self._is_worth_starting(load, self._rule, lengths[-1])
                 length = lengths[-1] if is_worth else 0
         if length == 0:
+            self._is_off, self._rule = True, None
             self._price.forget()
-            self._rule = None
-            if len(lengths) > 1 and self._should_look(load, forecast, lengths):
+            if len(lengths) > 1 and self._pause.is_over(load.num_requests, load.classes):
                 return DraftPlan(lengths[1], "off: one draft to see acceptance", is_exploring=True)
         else:
+            self._is_off = False
             self._pause.ended()
         return DraftPlan(
             length,
@@ -123,12 +128,6 @@ class GoodputPolicy:
 
         self._price.settle(drafting.survival, step_s)
         return widths
-
-    def _should_look(
-        self, load: EngineLoad, forecast: StepForecast, lengths: Sequence[int]
-    ) -> bool:
-        promise = forecast.values[forecast.best(lengths[1:])] / forecast.values[0]
-        return self._pause.is_over(load.num_requests, load.classes, promise)
 
     def _weigh(self, load: EngineLoad, forecast: StepForecast) -> StepForecast:
         """The forecast whose values are the objective of this policy."""
@@ -171,6 +170,12 @@ class GoodputPolicy:
             if position < len(rule.pass_tokens):
                 price += rule.pass_tokens[position]
         return False
+
+    def _exceeds_expectation(self, sample: StepSample) -> bool:
+        """Whether more requests had their first draft token accepted than their classes do."""
+        num_accepted = sum(accepted > 0 for accepted in sample.accepted)
+        expected = self._acceptance.survival(Counter(sample.classes))[0]
+        return num_accepted > expected * len(sample.accepted)
 
     def _learn_confidences(self, sample: StepSample) -> None:
         tokens: dict[str, tuple[list[float], list[float]]] = {}

@@ -2,9 +2,10 @@
 
     pause = 1 step, then 2, 4, 8, … 128
 
-A look that finds nothing doubles the pause. It is short again when drafting promises more than at
-the look before, or the load is another one: twice or half as many requests as when it last was, or
-a class that was not among them since.
+Each look doubles the pause. One with more accepted than was expected is followed by another at
+once; else a batch of one request, where a look is one verdict, would need thousands of steps to
+learn that its text is easy now. The pause is short again when the load is another one: twice
+or half as many requests as when it last was, or a class that was not among them since.
 """
 
 from __future__ import annotations
@@ -12,9 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 _FIRST_PAUSE, _LAST_PAUSE = 1, 128
-"""Steps."""
-_MORE = 1.03
-"""Both chosen empirically on recorded drafts."""
+"""Steps. Chosen empirically on recorded drafts."""
 
 
 class UndraftedPause:
@@ -23,35 +22,33 @@ class UndraftedPause:
     def __init__(self) -> None:
         self._pause = _FIRST_PAUSE
         self._steps = 0
+        self._looks_again = False
         self._num_requests = 0
         self._classes: set[str] = set()
-        self._promise = 0.0
 
-    def is_over(self, num_requests: int, classes: Mapping[str, int], promise: float) -> bool:
-        """Whether this step should draft. Counts the step.
-
-        `promise` is the value of the best length above 0, over that of 0.
-        """
+    def is_over(self, num_requests: int, classes: Mapping[str, int]) -> bool:
+        """Whether this step should draft. Counts the step."""
         known = self._num_requests
-        is_other_size = num_requests >= 2 * known or 2 * num_requests <= known
-        if is_other_size:
-            self._num_requests, self._classes = num_requests, set()
-        if (
-            not self._classes.issuperset(classes)
-            or promise > _MORE * self._promise
-            or is_other_size
-        ):
-            self._classes.update(classes)
-            self._promise = promise
+        if num_requests >= 2 * known or 2 * num_requests <= known:
+            self._num_requests, self._classes = num_requests, set(classes)
             self._pause = _FIRST_PAUSE
+        elif not self._classes.issuperset(classes):
+            self._classes.update(classes)
+            self._pause = _FIRST_PAUSE
+        if self._looks_again:
+            self._looks_again, self._steps = False, 0
+            return True
         self._steps += 1
         if self._steps < self._pause:
             return False
         self._steps = 0
-        self._promise = promise
         self._pause = min(2 * self._pause, _LAST_PAUSE)
         return True
 
+    def look_again(self) -> None:
+        """The last look was better than expected."""
+        self._looks_again = True
+
     def ended(self) -> None:
         """Drafting is worth it again."""
-        self._pause, self._steps = _FIRST_PAUSE, 0
+        self._pause, self._steps, self._looks_again = _FIRST_PAUSE, 0, False
