@@ -67,8 +67,8 @@ POLICY = PolicyDefinition(
 ```
 
 `create` is called with the engine's ceiling and with each parameter by name. A definition with
-`takes_max_step_s=True` is also given `max_step_s`, the objective for the time of one step; one with
-`takes_cost_table=True` is given `cost_table`, the durations measured at the engine's start, or None.
+`takes_max_step_s=True` is also given `max_step_s`, the objective for the time of one step. One with
+`takes_cost_table=True` is given `cost_table`: durations measured at the engine's start, or None.
 
 Register it by an entry point in the package's `pyproject.toml`, under the policy's name:
 
