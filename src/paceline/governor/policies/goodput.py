@@ -39,7 +39,7 @@ from paceline.governor.policy_definition import PolicyDefinition
 from paceline.governor.values import DraftPlan, EngineLoad, StepSample
 
 _SHOWN_POSITIONS = 4
-_LEARNED_REQUESTS = 32
+_LEARNED_REQUESTS = 16
 """Requests whose confidences are learned in a step, in turn: the map counts a step as 16 verdicts,
 and all of them would take longer than the rest of the policy."""
 
@@ -181,18 +181,19 @@ class GoodputPolicy:
         return num_accepted > expected * len(sample.accepted)
 
     def _learn_confidences(self, sample: StepSample) -> None:
-        tokens: dict[str, tuple[list[float], list[float]]] = {}
         first, count = self._first_learned, len(sample.accepted)
         self._first_learned = first + _LEARNED_REQUESTS if first + _LEARNED_REQUESTS < count else 0
         learned = slice(first, first + _LEARNED_REQUESTS)
         classes = sample.classes or (ANY_CLASS,) * count
+        tokens: dict[str, tuple[list[float], list[float]]] = {}
         for name, row, num_accepted in zip(
             classes[learned], sample.confidences[learned], sample.accepted[learned], strict=True
         ):
             confidences, verdicts = tokens.setdefault(name, ([], []))
-            num_judged = min(len(row), num_accepted + 1)
-            confidences.extend(row[:num_judged])
-            verdicts.extend(float(position < num_accepted) for position in range(num_judged))
+            confidences += row[: num_accepted + 1]
+            verdicts += [1.0] * num_accepted
+            if num_accepted < len(row):
+                verdicts.append(0.0)
         for name, (confidences, verdicts) in tokens.items():
             self._maps.learn(name, logits_of(np.array(confidences)), np.array(verdicts))
 
