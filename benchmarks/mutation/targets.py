@@ -32,32 +32,18 @@ TESTS: dict[str, tuple[str, ...]] = {
         "engine/scheduler/test_observer_edges.py",
         "engine/scheduler/test_observer_requests.py",
     ),
+    "governor/contract/driving.py": ("governor/contract/test_promises.py",),
     "governor/contract/promises.py": (
         "governor/contract/test_check_steps.py",
         "governor/contract/test_late_faults.py",
         "governor/contract/test_promises.py",
     ),
-    "governor/estimates/acceptance.py": (
-        "governor/estimates/test_acceptance.py",
-        "governor/estimates/test_acceptance_memory.py",
-        "governor/estimates/test_acceptance_values.py",
-    ),
-    "governor/estimates/cell_regression.py": (
-        "governor/estimates/test_cell_regression.py",
-        "governor/estimates/test_cost.py",
-    ),
-    "governor/estimates/cost.py": (
-        "governor/estimates/test_cost_lengths.py",
-        "governor/estimates/test_cost_prior.py",
-        "governor/estimates/test_cost_work.py",
-        "governor/estimates/test_cost.py",
-    ),
-    "governor/estimates/step_forecast.py": (
-        "governor/estimates/test_step_forecast.py",
-        "governor/estimates/test_step_forecast_with_prompts.py",
+    "governor/contract/width_promises.py": ("governor/contract/test_promises.py",),
+    "governor/drafting/drafting_round.py": (
+        "governor/drafting/test_drafting_round.py",
+        "governor/drafting/test_lossless.py",
     ),
     "governor/policies/fixed.py": ("governor/policies/test_simple_policies.py",),
-    "governor/policies/goodput.py": ("governor/policies/test_goodput_plans.py",),
     "governor/policies/schedule.py": ("governor/policies/test_simple_policies.py",),
     "gateway/admission/queue.py": (
         "gateway/admission/test_queue.py",
@@ -126,6 +112,7 @@ NOT_JUDGED: dict[str, str] = {
     "engine/scheduler/adaptive_scheduler.py": "tested on real engines",
     "engine/scheduler/governor_start.py": "tested on real engines",
     "governor/contract/samples.py": "data for the checks of the contract, not behaviour",
+    "governor/drafting/draft_rule.py": "declares a value",
     "governor/policy.py": "declares a protocol",
     "gateway/admission/slot_source.py": "declares a protocol",
     "gateway/proxy/services.py": "names the shared objects",
