@@ -1,10 +1,11 @@
 """Measure the time that the governor needs per engine step.
 
 The steps are those of a batch that drafts, verifies and changes in size, with substitutes for
-vLLM's objects. Three parts are timed in turn within every step, by the wall clock and in CPU time
-of the thread:
+vLLM's objects. Half of the requests are greedy and half sampled. These parts are timed in turn
+within every step, by the wall clock and in CPU time of the thread:
 
 - policy: `observe` and `plan`, the decision itself
+- widths: `choose_widths`, in steps whose plan has a rule; only with `--confidences`
 - whole: the policy and all that `engine.scheduler` does around it: measuring the load, counting the
   drafts, making the sample, locks and telemetry. It excludes vLLM's call per request and draft.
 - machine: a constant sum that takes as long as the policy in the median. The difference between its
@@ -13,6 +14,7 @@ of the thread:
 The script also counts runs of Python's garbage collector during the timed parts.
 
     python benchmarks/governor/step_time.py --num-requests 256 --results benchmarks/results
+    python benchmarks/governor/step_time.py --num-requests 256 --confidences early
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ import random
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,13 +38,18 @@ from paceline.bench.results.environment import describe_environment
 from paceline.engine.scheduler.draft_length_controller import DraftLengthController
 from paceline.engine.scheduler.observer import StepObserver, VerifiedDraft
 from paceline.engine.scheduler.settings import PluginSettings
-from paceline.governor.values import EngineLoad, StepSample
+from paceline.governor.policy import ChoosesWidths
+from paceline.governor.values import DraftPlan, EngineLoad, StepSample
 from paceline.policy_registry import create_policy, policy_names
 
 MAX_DRAFT_LENGTH = 8
 NUM_WARM_UP_STEPS = 500
 SCHEDULE = [(1, 4096, 4)]
-PARTS = ("policy", "whole", "machine")
+PARTS = ("policy", "widths", "whole", "machine")
+CONFIDENCES = ("none", "widths", "early")
+"""What the engine does with confidences: it reports none, it verifies a part of the drafts, or it
+also ends drafts early."""
+CLASSES = ("greedy", "sampled")
 _ENDS = 1 / 64
 """Fraction of the requests that end in each step: answers of 256 tokens at 4 per step."""
 _FIRST_SPINS = 800
@@ -141,6 +148,25 @@ class Engine:
         return sample, load
 
 
+def as_reported(
+    sample: StepSample, load: EngineLoad, confidences: str, draw: np.random.Generator
+) -> tuple[StepSample, EngineLoad]:
+    """The sample and the load with classes and, unless "none", confidences."""
+    num_greedy = (load.num_requests + 1) // 2
+    load = replace(
+        load,
+        classes={"greedy": num_greedy, "sampled": load.num_requests - num_greedy},
+        reports_confidences=confidences != "none",
+        ends_drafts_early=confidences == "early",
+    )
+    num_judged = len(sample.drafted)
+    classes = (CLASSES * (num_judged // 2 + 1))[:num_judged]
+    if confidences == "none":
+        return replace(sample, classes=classes), load
+    rows = tuple(tuple(draw.random(num_drafted).tolist()) for num_drafted in sample.drafted)
+    return replace(sample, classes=classes, confidences=rows), load
+
+
 def _accepted(drafted: int, draw: random.Random) -> int:
     return next((i for i in range(drafted) if draw.random() > 0.7), drafted)
 
@@ -152,15 +178,19 @@ def _spin(times: int) -> int:
     return total
 
 
-def measure(policy_name: str, num_requests: int, num_steps: int) -> tuple[np.ndarray, int]:
-    """Wall and CPU microseconds, (num_steps, len(PARTS), 2), and the number of collections."""
+def measure(
+    policy_name: str, num_requests: int, num_steps: int, confidences: str
+) -> tuple[np.ndarray, int]:
+    """Wall and CPU microseconds, (num_steps, len(PARTS), 2), NaN for steps without a part, and the
+    number of collections."""
     engine = Engine(policy_name, num_requests, random.Random(0))
+    draw = np.random.default_rng(0)
     policy = create_policy(
         policy_name, max_draft_length=MAX_DRAFT_LENGTH, draft_length=4, schedule=SCHEDULE
     )
     collections = 0
     spins = _FIRST_SPINS
-    taken = np.empty((NUM_WARM_UP_STEPS + num_steps, len(PARTS), 2))
+    taken = np.full((NUM_WARM_UP_STEPS + num_steps, len(PARTS), 2), np.nan)
 
     def timed(index: int, part: str, work: Callable[[], Any]) -> Any:
         cpu_ns, wall_ns = time.thread_time_ns(), time.perf_counter_ns()
@@ -169,19 +199,24 @@ def measure(policy_name: str, num_requests: int, num_steps: int) -> tuple[np.nda
         taken[index, PARTS.index(part)] = wall_ns / 1000, cpu_ns / 1000
         return result
 
-    def decide(sample: StepSample, load: EngineLoad) -> None:
+    def decide(sample: StepSample, load: EngineLoad) -> DraftPlan:
         policy.observe(sample)
-        policy.plan(load)
+        return policy.plan(load)
 
     for index in range(len(taken)):
         if index == NUM_WARM_UP_STEPS:
-            median_us = np.median(taken[:index, :, 1], axis=0)
+            median_us = np.nanmedian(taken[:index, :, 1], axis=0)
             policy_us, spins_us = (median_us[PARTS.index(part)] for part in ("policy", "machine"))
             spins = max(int(spins * policy_us / spins_us), 1)
         step = engine.next_step()
         before = _num_collections()
         sample, load = timed(index, "whole", step)
-        timed(index, "policy", lambda s=sample, ld=load: decide(s, ld))
+        sample, load = as_reported(sample, load, confidences, draw)
+        plan = timed(index, "policy", lambda s=sample, ld=load: decide(s, ld))
+        if plan.rule is not None and isinstance(policy, ChoosesWidths):
+            drafts = draw.random((load.num_requests, plan.draft_length))
+            classes = (CLASSES * load.num_requests)[: load.num_requests]
+            timed(index, "widths", lambda d=drafts, c=classes: policy.choose_widths(d, c))
         collections += _num_collections() - before
         timed(index, "machine", lambda n=spins: _spin(n))
     return taken[NUM_WARM_UP_STEPS:], collections
@@ -206,11 +241,16 @@ def main() -> None:
     for repeat in range(arguments.repeats):
         for name in arguments.policies:
             for num_requests in arguments.num_requests:
-                taken, collections = measure(name, num_requests, arguments.num_steps)
+                taken, collections = measure(
+                    name, num_requests, arguments.num_steps, arguments.confidences
+                )
                 row = {"arm": name, "num_requests": num_requests, "repeat": repeat}
+                row["confidences"] = arguments.confidences
                 shown = []
                 for part, columns in zip(PARTS, taken.transpose(1, 2, 0), strict=True):
-                    wall, cpu = (np.percentile(c, [50, 99]).round(1).tolist() for c in columns)
+                    if np.isnan(columns).all():
+                        continue
+                    wall, cpu = (np.nanpercentile(c, [50, 99]).round(1).tolist() for c in columns)
                     row[part] = {
                         "wall_p50_us": wall[0],
                         "wall_p99_us": wall[1],
@@ -244,6 +284,12 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--policies", nargs="+", choices=policy_names(), default=["goodput"])
     parser.add_argument("--repeats", type=int, default=3, metavar="N")
     parser.add_argument("--results", type=Path, metavar="FOLDER")
+    parser.add_argument(
+        "--confidences",
+        choices=CONFIDENCES,
+        default=CONFIDENCES[0],
+        help="what the engine does with the draft model's confidences",
+    )
     add_allow_dirty(parser)
     arguments = parser.parse_args()
     if arguments.results is not None and not arguments.results.is_dir():

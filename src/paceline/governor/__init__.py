@@ -1,7 +1,7 @@
 """The governor: measured steps in, draft lengths out.
 
-Pure: no engine, no clock, no I/O. Packages, each importing only those to its right: `policies` >
-`exploration` > `estimates` > `values`.
+Pure: no engine, no clock, no I/O. Each imports only what is to its right: `policies` > `forecast` >
+`drafting` > `costs` and `acceptance` > `values`.
 
 Other parts use `policy.Policy` (the boundary), `policy_definition` (how a policy declares itself),
 `values`, `policies.builtin`, `contract` and `prefill_pacing`.

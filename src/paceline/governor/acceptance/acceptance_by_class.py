@@ -9,8 +9,9 @@ average carries over to a batch of another mixture.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import repeat
+from operator import mul
 
 from paceline.governor.acceptance.hazards import Hazards, Verdicts
 from paceline.governor.values import StepSample
@@ -34,14 +35,13 @@ class AcceptanceByClass:
         """Count one step's verdicts. Cheap even for hundreds of requests."""
         if not sample.drafted:
             return
-        requested = sample.requested or repeat(sample.requested_draft_length)
-        drafts = zip(requested, sample.drafted, sample.accepted)  # noqa: B905 - repeat has no end
-        if not sample.classes:
-            self._learn(ANY_CLASS, Counter(drafts))
-            return
+        count = len(sample.drafted)
+        classes = sample.classes or repeat(ANY_CLASS, count)
+        requested = sample.requested or repeat(sample.requested_draft_length, count)
+        drafts = zip(classes, requested, sample.drafted, sample.accepted, strict=True)
         by_class: dict[str, dict[tuple[int, int, int], float]] = {}
-        for (name, draft), count in Counter(zip(sample.classes, drafts, strict=True)).items():
-            by_class.setdefault(name, {})[draft] = count
+        for (name, num_requested, offered, accepted), num_drafts in Counter(drafts).items():
+            by_class.setdefault(name, {})[num_requested, offered, accepted] = num_drafts
         for name, verdicts in by_class.items():
             self._learn(name, verdicts)
 
@@ -59,11 +59,11 @@ class AcceptanceByClass:
 
         `classes` has the number of requests of each class; empty for requests without one.
         """
-        return _mean(classes, [(self.hazards(name).survival) for name in classes or (ANY_CLASS,)])
+        return _mean(classes, [self.hazards(name).survival for name in classes or (ANY_CLASS,)])
 
     def offered(self, classes: Mapping[str, int]) -> Sequence[float]:
         """P(at least j tokens offered), likewise."""
-        return _mean(classes, [(self.hazards(name).offered) for name in classes or (ANY_CLASS,)])
+        return _mean(classes, [self.hazards(name).offered for name in classes or (ANY_CLASS,)])
 
     def _learn(self, name: str, verdicts: Verdicts) -> None:
         self.hazards(name).learn(verdicts)
@@ -74,8 +74,5 @@ def _mean(classes: Mapping[str, int], rows: Sequence[Sequence[float]]) -> Sequen
     if len(rows) == 1:
         return rows[0]
     total = sum(classes.values()) or 1
-    weights: Iterable[float] = [count / total for count in classes.values()]
-    return [
-        sum(weight * value for weight, value in zip(weights, column, strict=True))
-        for column in zip(*rows, strict=True)
-    ]
+    weights = [count / total for count in classes.values()]
+    return [sum(map(mul, weights, column)) for column in zip(*rows, strict=True)]

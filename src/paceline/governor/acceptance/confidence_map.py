@@ -48,9 +48,28 @@ def sigmoid(logits: Floats) -> Floats:
 
 
 class _Map:
+    """Weights, and the information about them: a symmetric matrix of two rows."""
+
     def __init__(self) -> None:
-        self.weights = np.array(_FIRST)
-        self.information = np.eye(2) * _STRENGTH
+        self.intercept, self.slope = _FIRST
+        self._of_intercept, self._of_both, self._of_slope = _STRENGTH, 0.0, _STRENGTH
+
+    def learn(self, logits: Floats, accepted: Floats) -> None:
+        """One of Newton's steps."""
+        scale = min(1.0, _STEP_VERDICTS / len(logits))
+        keep = math.exp(-scale * len(logits) / _MEMORY)
+        chances = sigmoid(self.intercept + self.slope * logits)
+        weights = scale * (chances * (1.0 - chances) + _CURVATURE)
+        weighted = weights * logits
+        prior = (1.0 - keep) * _STRENGTH
+        self._of_intercept = keep * self._of_intercept + float(weights.sum()) + prior
+        self._of_both = keep * self._of_both + float(weighted.sum())
+        self._of_slope = keep * self._of_slope + float(weighted @ logits) + prior
+        errors = scale * (accepted - chances)
+        first, second = float(errors.sum()), float(errors @ logits)
+        determinant = self._of_intercept * self._of_slope - self._of_both**2
+        self.intercept += (self._of_slope * first - self._of_both * second) / determinant
+        self.slope += (self._of_intercept * second - self._of_both * first) / determinant
 
 
 class ConfidenceMaps:
@@ -61,26 +80,14 @@ class ConfidenceMaps:
 
     def coefficients(self, classes: Mapping[str, int]) -> dict[str, tuple[float, float]]:
         """Intercept and slope of each of these classes."""
-        return {name: tuple(self._map(name).weights.tolist()) for name in classes}
+        maps = {name: self._map(name) for name in classes}
+        return {name: (found.intercept, found.slope) for name, found in maps.items()}
 
     def learn(self, name: str, logits: Floats, accepted: Floats) -> None:
         """Learn verdicts on tokens of one class: logits of their confidences, and 1 or 0; shape
         (num_tokens,) each."""
-        if not len(logits):
-            return
-        found = self._map(name)
-        chances = sigmoid(found.weights[0] + found.weights[1] * logits)
-        scale = min(1.0, _STEP_VERDICTS / len(logits))
-        keep = math.exp(-scale * len(logits) / _MEMORY)
-        features = np.stack([np.ones_like(logits), logits])
-        weights = scale * (chances * (1.0 - chances) + _CURVATURE)
-        found.information = (
-            keep * found.information
-            + (features * weights) @ features.T
-            + (1.0 - keep) * _STRENGTH * np.eye(2)
-        )
-        gradient = scale * (features @ (accepted - chances))
-        found.weights = found.weights + np.linalg.solve(found.information, gradient)
+        if len(logits):
+            self._map(name).learn(logits, accepted)
 
     def _map(self, name: str) -> _Map:
         found = self._maps.get(name)

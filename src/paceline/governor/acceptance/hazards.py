@@ -66,29 +66,29 @@ class Hazards:
         length = len(self.accept)
         num_drafts = sum(verdicts.values())
         scale = min(1.0, _STEP_VERDICTS / num_drafts)
-        judged, accepted = [0.0] * length, [0.0] * length
-        requested, offered = [0.0] * length, [0.0] * length
+        # Weights by the last position that a draft counts at; position j has those from j on.
+        judged, accepted = [0.0] * (length + 1), [0.0] * (length + 1)
+        requested, offered = [0.0] * (length + 1), [0.0] * (length + 1)
         for (num_requested, num_offered, num_accepted), count in verdicts.items():
             weight = scale * count
-            for position in range(min(num_offered, length)):
-                offered[position] += weight
-                if position <= num_accepted:
-                    judged[position] += weight
-                    if position < num_accepted:
-                        accepted[position] += weight
             # Where the drafter offered less, only the first missing token says something.
-            num_wanted = min(num_offered + 1, num_requested)
-            for position in range(min(max(num_offered, num_wanted), length)):
-                requested[position] += weight
+            num_wanted = max(num_offered, min(num_offered + 1, num_requested))
+            requested[min(num_wanted, length)] += weight
+            offered[min(num_offered, length)] += weight
+            judged[min(num_accepted + 1, num_offered, length)] += weight
+            accepted[min(num_accepted, length)] += weight
         keep = math.exp(-scale * num_drafts / _MEMORY)
         keep_offers = math.exp(-scale * num_drafts / _OFFER_MEMORY)
-        for position in range(length):
-            self._judged[position] = keep * self._judged[position] + judged[position]
-            self._accepted[position] = keep * self._accepted[position] + accepted[position]
-            self._requested[position] = (
-                keep_offers * self._requested[position] + requested[position]
-            )
-            self._offered[position] = keep_offers * self._offered[position] + offered[position]
+        for sums, weights, kept in (
+            (self._judged, judged, keep),
+            (self._accepted, accepted, keep),
+            (self._requested, requested, keep_offers),
+            (self._offered, offered, keep_offers),
+        ):
+            total = 0.0
+            for position in range(length - 1, -1, -1):
+                total += weights[position + 1]
+                sums[position] = kept * sums[position] + total
         self._refresh()
 
     def _refresh(self) -> None:

@@ -138,15 +138,23 @@ class CostModel:
             for length, width in enumerate(widths)
         ]
 
-    def step_s(
-        self, num_requests: int, context_tokens: int, verified_tokens: float, num_passes: int
-    ) -> float:
-        """Seconds of a step that verifies and drafts these numbers of tokens."""
-        plain_s, verify_s, draft_s = self._parts_s(
-            num_requests, context_tokens, verified_tokens / num_requests, num_passes
-        )
-        parts_s = plain_s + self._verify_factor * verify_s + self._draft_factor * draft_s
-        return self._speed * max(parts_s, LEAST_STEP_S)
+    def steps_s(
+        self,
+        num_requests: int,
+        context_tokens: int,
+        verified_tokens: Sequence[float],
+        num_passes: int,
+    ) -> list[float]:
+        """Seconds of steps that verify these numbers of tokens, and draft in `num_passes`; of the
+        shape of `verified_tokens`."""
+        verify, _ = self._rows_of(num_requests)
+        plain_s, _, draft_s = self._parts_s(num_requests, context_tokens, 0.0, num_passes)
+        least_s = plain_s - self._verify_factor * verify[0] + self._draft_factor * draft_s
+        factor = self._verify_factor
+        return [
+            self._speed * max(least_s + factor * at(verify, tokens / num_requests), LEAST_STEP_S)
+            for tokens in verified_tokens
+        ]
 
     def drafts_s(self, num_requests: int, context_tokens: int) -> list[float]:
         """Seconds that 0, 1, … passes of the draft model add, shape (max_draft_length + 1,)."""

@@ -48,9 +48,11 @@ class DraftingRound:
 
     def __init__(self, rule: DraftRule, classes: Sequence[str]) -> None:
         """`classes` has the class of each request, in the order of all arrays."""
-        maps = np.array([rule.maps.get(name, _UNMAPPED) for name in classes])
+        rows = {name: row for row, name in enumerate(dict.fromkeys(classes))}
+        maps = np.array([rule.maps.get(name, _UNMAPPED) for name in rows]).reshape(-1, 2)
+        row_of_request = np.array([rows[name] for name in classes], np.intp)
         self._rule = rule
-        self._intercepts, self._slopes = maps.reshape(-1, 2).T
+        self._intercepts, self._slopes = maps[row_of_request].T
         self._logits = np.zeros(len(classes))
         self._survival: list[Floats] = []
 

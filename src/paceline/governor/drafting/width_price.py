@@ -79,17 +79,16 @@ class WidthPrice:
         """Nothing is drafted: the price begins anew."""
         self._price = None
 
-    def settle(self, survival: Floats, step_s: Callable[[int], float]) -> None:
+    def settle(self, survival: Floats, steps_s: Callable[[Sequence[int]], Sequence[float]]) -> None:
         """Learn the price from the drafts of one step, survivals of shape (num_requests,
-        num_passes). `step_s` has the seconds of a step that verifies this many draft tokens."""
+        num_passes). `steps_s` has the seconds of steps that verify these numbers of draft tokens.
+        """
         if self._price is None or not survival.size:
             return
         falling = np.sort(survival.ravel())[::-1]
         yields = len(survival) + np.concatenate(([0.0], np.cumsum(falling)))
-        numbers = np.unique(
-            np.linspace(0, len(falling), min(len(falling), _MAX_COMPARED) + 1).astype(int)
-        )
-        rates = yields[numbers] / [step_s(number) for number in numbers.tolist()]
+        numbers = np.linspace(0, len(falling), min(len(falling), _MAX_COMPARED) + 1).astype(int)
+        rates = yields[numbers] / steps_s(numbers.tolist())
         best = int(rates.argmax())
         number = int(numbers[best])
         if number == len(falling):

@@ -39,6 +39,9 @@ from paceline.governor.policy_definition import PolicyDefinition
 from paceline.governor.values import DraftPlan, EngineLoad, StepSample
 
 _SHOWN_POSITIONS = 4
+_LEARNED_REQUESTS = 16
+"""Requests whose confidences are learned in a step, in turn: the map counts a step as 16 verdicts,
+and all of them would take longer than the rest of the policy."""
 
 
 class GoodputPolicy:
@@ -70,6 +73,7 @@ class GoodputPolicy:
         self._load: EngineLoad | None = None
         self._rule: DraftRule | None = None
         self._is_off = False
+        self._first_learned = 0
         self.step_seconds: Sequence[float] = ()
         """See `KnowsStepTime`."""
 
@@ -123,10 +127,10 @@ class GoodputPolicy:
             drafting.add_pass(column)
         widths, load, cost = drafting.widths(), self._load, self._cost
 
-        def step_s(verified_tokens: int) -> float:
-            return cost.step_s(load.num_requests, load.context_tokens, verified_tokens, num_passes)
+        def steps_s(verified_tokens: Sequence[int]) -> Sequence[float]:
+            return cost.steps_s(load.num_requests, load.context_tokens, verified_tokens, num_passes)
 
-        self._price.settle(drafting.survival, step_s)
+        self._price.settle(drafting.survival, steps_s)
         return widths
 
     def _weigh(self, load: EngineLoad, forecast: StepForecast) -> StepForecast:
@@ -137,10 +141,9 @@ class GoodputPolicy:
         """`length` is the best uniform one."""
         cost, num_requests = self._cost, load.num_requests
         num_tokens = max(load.num_decoding, 1) * length
-        step_s = [
-            cost.step_s(num_requests, load.context_tokens, verified_tokens, 0)
-            for verified_tokens in (2.0 / 3.0 * num_tokens, num_tokens)
-        ]
+        step_s = cost.steps_s(
+            num_requests, load.context_tokens, (2.0 / 3.0 * num_tokens, num_tokens), 0
+        )
         return self._price.rule(
             num_requests,
             maps=self._maps.coefficients(_classes_of(load)),
@@ -178,15 +181,19 @@ class GoodputPolicy:
         return num_accepted > expected * len(sample.accepted)
 
     def _learn_confidences(self, sample: StepSample) -> None:
+        first, count = self._first_learned, len(sample.accepted)
+        self._first_learned = first + _LEARNED_REQUESTS if first + _LEARNED_REQUESTS < count else 0
+        learned = slice(first, first + _LEARNED_REQUESTS)
+        classes = sample.classes or (ANY_CLASS,) * count
         tokens: dict[str, tuple[list[float], list[float]]] = {}
-        classes = sample.classes or (ANY_CLASS,) * len(sample.accepted)
         for name, row, num_accepted in zip(
-            classes, sample.confidences, sample.accepted, strict=True
+            classes[learned], sample.confidences[learned], sample.accepted[learned], strict=True
         ):
             confidences, verdicts = tokens.setdefault(name, ([], []))
-            num_judged = min(len(row), num_accepted + 1)
-            confidences.extend(row[:num_judged])
-            verdicts.extend(float(position < num_accepted) for position in range(num_judged))
+            confidences += row[: num_accepted + 1]
+            verdicts += [1.0] * num_accepted
+            if num_accepted < len(row):
+                verdicts.append(0.0)
         for name, (confidences, verdicts) in tokens.items():
             self._maps.learn(name, logits_of(np.array(confidences)), np.array(verdicts))
 

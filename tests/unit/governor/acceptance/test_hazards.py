@@ -1,4 +1,4 @@
-"""Offers and acceptance by position, from a few verdicts, counted."""
+"""Offers and acceptance by position, from a few verdicts, worked out."""
 
 from __future__ import annotations
 

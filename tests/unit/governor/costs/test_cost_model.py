@@ -135,8 +135,8 @@ def test_parts_of_a_step_add_up() -> None:
     """Verifying 12 tokens of 4 requests takes 12 ms, 3 passes 6 ms; context 0.1 us a token each."""
     deep = replace(table(), context_tokens=0, context_s=1e-7, draft_context_s=1e-7)
     model = CostModel(deep, MAX)
-    assert model.step_s(4, 0, 12, 3) == pytest.approx(0.038)
-    assert model.step_s(4, 10_000, 12, 3) == pytest.approx(0.038 + 0.001 * 4)
+    assert model.steps_s(4, 0, [12, 0], 3) == pytest.approx([0.038, 0.026])
+    assert model.steps_s(4, 10_000, [12], 3) == pytest.approx([0.038 + 0.001 * 4])
     assert model.drafts_s(4, 10_000)[:3] == pytest.approx([0.0, 0.003, 0.006])
     assert model.lengths_s(4, 10_000, [0.0, 1.0])[1] == pytest.approx(0.02 + 0.004 + 0.002 + 0.002)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,11 @@ from paceline.governor.drafting.width_price import WidthPrice
 
 SURVIVAL = np.array([[0.9, 0.6, 0.4], [0.8, 0.3, 0.1]])
 """Sorted: 0.9, 0.8, 0.6, 0.4, 0.3, 0.1."""
+
+
+def each(step_s: Callable[[int], float]) -> Callable[[Sequence[int]], list[float]]:
+    """The costs of several steps."""
+    return lambda numbers: [step_s(number) for number in numbers]
 
 
 def rule(price: WidthPrice, num_requests: int = 2, **changes: Any) -> DraftRule:
@@ -32,7 +37,7 @@ def after(step_s: Callable[[int], float]) -> float:
     """The price after one step with these costs."""
     price = WidthPrice()
     rule(price)
-    price.settle(SURVIVAL, step_s)
+    price.settle(SURVIVAL, each(step_s))
     return rule(price).least_survival
 
 
@@ -66,7 +71,7 @@ def test_the_price_falls_if_all_tokens_are_worth_it() -> None:
 def test_the_price_falls_by_a_fifth_at_least_if_all_tokens_are_worth_it() -> None:
     price = WidthPrice()
     rule(price)
-    price.settle(np.array([[0.9, 0.8]]), lambda tokens: 0.02)
+    price.settle(np.array([[0.9, 0.8]]), each(lambda tokens: 0.02))
     assert rule(price).least_survival == pytest.approx(moved(0.16))
 
 
@@ -78,7 +83,7 @@ def test_the_rate_follows_that_of_the_best_set() -> None:
     """Two requests and 0.9 + 0.8 + 0.6 tokens in 20 ms: 215 tokens a second, three tenths."""
     price = WidthPrice()
     rule(price)
-    price.settle(SURVIVAL, lambda tokens: 0.02 if tokens <= 3 else 0.04)
+    price.settle(SURVIVAL, each(lambda tokens: 0.02 if tokens <= 3 else 0.04))
     assert price.rate == pytest.approx(100.0 + 0.3 * 115.0)
 
 
@@ -89,14 +94,14 @@ def test_another_load_begins_anew(num_requests: int, begins_anew: bool) -> None:
     """By half as many again, or a third fewer."""
     price = WidthPrice()
     rule(price)
-    price.settle(SURVIVAL, lambda tokens: 0.02)
+    price.settle(SURVIVAL, each(lambda tokens: 0.02))
     assert (rule(price, num_requests).least_survival == 0.2) == begins_anew
 
 
 def test_a_load_that_drifts_keeps_its_price() -> None:
     price = WidthPrice()
     rule(price, 10)
-    price.settle(SURVIVAL, lambda tokens: 0.02)
+    price.settle(SURVIVAL, each(lambda tokens: 0.02))
     for num_requests in (12, 15, 19, 24, 30):
         assert rule(price, num_requests).least_survival == pytest.approx(moved(0.1))
 
@@ -104,9 +109,9 @@ def test_a_load_that_drifts_keeps_its_price() -> None:
 def test_a_forgotten_price_begins_anew() -> None:
     price = WidthPrice()
     rule(price)
-    price.settle(SURVIVAL, lambda tokens: 0.02)
+    price.settle(SURVIVAL, each(lambda tokens: 0.02))
     price.forget()
-    price.settle(SURVIVAL, lambda tokens: 0.02)  # of a step before: nothing to learn from
+    price.settle(SURVIVAL, each(lambda tokens: 0.02))  # of a step before: nothing to learn from
     assert rule(price).least_survival == 0.2
 
 
@@ -115,7 +120,7 @@ def test_a_price_is_never_nothing() -> None:
     price = WidthPrice()
     assert rule(price, first_price_s=0.0).least_survival == 1e-3
     for _ in range(1000):
-        price.settle(np.full((2, 3), 1e-9), lambda tokens: 0.02)
+        price.settle(np.full((2, 3), 1e-9), each(lambda tokens: 0.02))
     assert rule(price).least_survival == pytest.approx(1e-3)
 
 
@@ -130,7 +135,7 @@ def test_of_many_tokens_some_numbers_are_compared() -> None:
 
     price = WidthPrice()
     rule(price, 256)
-    price.settle(survival, step_s)
+    price.settle(survival, each(step_s))
     assert len(calls) <= 41
     found = rule(price, 256).least_survival
     assert math.log(found / 0.2) == pytest.approx(0.3 * math.log(0.505 / 0.2), abs=0.3)
