@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from paceline.governor.acceptance.acceptance_by_class import AcceptanceByClass
-from paceline.governor.contract.samples import ordinary_load
+from paceline.governor.contract.samples import ordinary_load, ordinary_sample
 from paceline.governor.costs.cost_model import CostModel
 from paceline.governor.costs.cost_table import CostTable
+from paceline.governor.costs.prompt_share import PromptShare
 from paceline.governor.forecast import StepForecast, make_forecast
 
 FORECAST = StepForecast([2.0, 3.0, 3.5], [0.02, 0.025, 0.04], [100.0, 120.0, 87.5])
@@ -25,9 +26,15 @@ SURVIVAL, OFFERED = (0.588, 0.588**2), (0.98, 0.98**2)
 """Of the prior."""
 
 
-def forecast_of(num_prefilling: int = 0, prompts: float = 0.0) -> StepForecast:
+def forecast_of(
+    num_prefilling: int = 0, *, prompt_tokens: int = 0, table: CostTable = TABLE
+) -> StepForecast:
+    """After steps of four requests that yield eight tokens, with this many of prompts in each."""
+    prompts = PromptShare()
+    for _ in range(20):
+        prompts.observe(ordinary_sample(prefill_tokens=prompt_tokens))
     load = replace(LOAD, num_prefilling=num_prefilling)
-    return make_forecast(load, AcceptanceByClass(2), CostModel(TABLE, 2), prompts)
+    return make_forecast(load, AcceptanceByClass(2), CostModel(table, 2), prompts)
 
 
 def test_the_best_of_the_lengths_at_hand() -> None:
@@ -66,8 +73,17 @@ def test_where_all_prefill_it_is_as_if_one_decoded() -> None:
     assert forecast_of(num_prefilling=4).tokens == forecast_of(num_prefilling=3).tokens
 
 
-def test_prompt_tokens_come_along_with_output_tokens() -> None:
-    """Two with each: 8 at length 0, 1 ms each."""
-    assert forecast_of(prompts=2.0).seconds[0] == pytest.approx(0.028)
-    more = forecast_of(prompts=2.0).seconds[1] - forecast_of().seconds[1]
-    assert more == pytest.approx(0.001 * 2 * 4 * (1 + SURVIVAL[0]))
+def test_prompts_that_cost_the_same_beside_any_draft_change_nothing() -> None:
+    assert forecast_of(prompt_tokens=40).values == pytest.approx(forecast_of().values)
+
+
+def test_drafts_cost_more_beside_prompts_where_the_costs_bend() -> None:
+    """One draft token per request is free alone, and takes 20 ms beside 40 prompt tokens, which
+    come in every eighth output token's step: in 0.79 steps at length 1."""
+    bent = CostTable((4,), (0, 1, 2), ((0.020, 0.020, 0.040),), ((0.0, 0.005, 0.010),))
+    alone, beside = forecast_of(table=bent), forecast_of(prompt_tokens=40, table=bent)
+    tokens = 4 * (1 + SURVIVAL[0])
+    assert beside.seconds == alone.seconds
+    assert alone.values[1] == pytest.approx(tokens / 0.025)
+    assert beside.values[0] == pytest.approx(alone.values[0])
+    assert beside.values[1] == pytest.approx(tokens / (0.025 + tokens / 8 * 0.020 * OFFERED[0]))
