@@ -37,11 +37,18 @@ class AcceptanceByClass:
             return
         count = len(sample.drafted)
         classes = sample.classes or repeat(ANY_CLASS, count)
-        requested = sample.requested or repeat(sample.requested_draft_length, count)
-        drafts = zip(classes, requested, sample.drafted, sample.accepted, strict=True)
+        length, requested = sample.requested_draft_length, sample.requested
         by_class: dict[str, dict[tuple[int, int, int], float]] = {}
-        for (name, num_requested, offered, accepted), num_drafts in Counter(drafts).items():
-            by_class.setdefault(name, {})[num_requested, offered, accepted] = num_drafts
+        if not requested and len(set(sample.drafted)) == 1:  # equal drafts: half of the time
+            offered = sample.drafted[0]
+            outcomes = Counter(zip(classes, sample.accepted, strict=True))
+            for (name, accepted), num_drafts in outcomes.items():
+                by_class.setdefault(name, {})[length, offered, accepted] = num_drafts
+        else:
+            wanted = requested or repeat(length, count)
+            drafts = zip(classes, wanted, sample.drafted, sample.accepted, strict=True)
+            for (name, *draft), num_drafts in Counter(drafts).items():
+                by_class.setdefault(name, {})[draft[0], draft[1], draft[2]] = num_drafts
         for name, verdicts in by_class.items():
             self._learn(name, verdicts)
 
