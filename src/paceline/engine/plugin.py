@@ -33,6 +33,7 @@ def register() -> None:
         from paceline.engine.launch import environment
         from paceline.engine.process import parent_watch
         from paceline.engine.worker import (
+            early_stop,
             first_token_probe,
             plain_sampling,
             replay_scoring_pass,
@@ -54,6 +55,7 @@ def register() -> None:
         # The order matters: replay scoring wraps what `resting_draft` has wrapped.
         resting_draft.apply()
         plain_sampling.apply()
+        early_stop.apply()
         replay_scoring_pass.apply()
         first_token_probe.apply()
     except Exception:  # vLLM does not guard plugin calls; it must run without Paceline too

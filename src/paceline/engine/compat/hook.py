@@ -38,6 +38,7 @@ class VllmHook:
         "undrafted_requests",
         "resting_draft",
         "plain_sampling",
+        "early_stop",
         "replay_scoring",
         "first_token_probe",
         "prefill_pacing",
