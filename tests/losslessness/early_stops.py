@@ -19,12 +19,12 @@ _MAPS = {"greedy": (1.6, 0.6), "sampled": (0.8, 0.6), "greedy bound": (0.5, 0.6)
 _RULES = [
     DraftRule(_MAPS, least_survival, (pass_tokens,) * (FIXED_LENGTH - 1), ends_early=ends_early)
     for least_survival, pass_tokens, ends_early in (
-        (0.30, 0.2, True),
+        (0.50, 0.2, True),
         (0.02, 0.0, True),
-        (0.60, 0.1, False),
+        (0.65, 0.1, False),
         (0.15, 1.0, True),
         (0.90, 0.3, True),
-        (0.22, 0.5, True),
+        (0.35, 0.5, True),
     )
 ]
 
@@ -37,8 +37,13 @@ def take_steps() -> list[dict[str, Any]]:
     return taken
 
 
+def keep_rules(indices: Sequence[int]) -> None:
+    """From now on, vary only these rules, of those above."""
+    _RULES[:] = [_RULES[index] for index in indices]
+
+
 def vary_rules() -> None:
-    """Another rule in every step; one step in eleven drafts nothing."""
+    """Another rule and another length in every step; one step in eleven drafts nothing."""
     from paceline.governor.policies.fixed import FixedPolicy
 
     fixed_plan = FixedPolicy.plan
@@ -55,7 +60,8 @@ def vary_rules() -> None:
         if num_plans % 11 == 0:
             return DraftPlan(0, "injected")
         rule = _RULES[num_plans % len(_RULES)]
-        return DraftPlan(load.max_draft_length, "injected", rule=rule)
+        length = max(load.max_draft_length - num_plans % 2, 0)
+        return DraftPlan(length, "injected", rule=rule)
 
     def choose_widths(self: FixedPolicy, confidences: Any, classes: Sequence[str]) -> Sequence[int]:
         assert rule is not None
@@ -88,3 +94,20 @@ def fail_in_third_step() -> None:
         return confidences_of(*arguments)
 
     early_stop.confidences_of = failing
+
+
+def judge_by_drawn_token() -> None:
+    """The confidence of a token is its own probability, so tokens are dropped for what they are.
+
+    In a running engine. Every verdict remains right, only the answers have another distribution.
+    """
+    from paceline.engine.worker.early_stop import _StepPasses
+
+    add_pass = _StepPasses.add_pass
+
+    def add_pass_of_drawn(self: Any, token_ids: Any, probs: Any, logits: Any) -> None:
+        drawn = probs if probs is None else probs.gather(1, token_ids.unsqueeze(1))
+        add_pass(self, token_ids, drawn, logits)
+        self._probs[-1] = probs
+
+    _StepPasses.add_pass = add_pass_of_drawn  # type: ignore[method-assign]
