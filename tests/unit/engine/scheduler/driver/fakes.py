@@ -40,6 +40,7 @@ class Request:
         self.num_prompt_tokens = 20
         self.num_stale_output_tokens = 0
         self.status = 2
+        self.is_prefill_chunk = False
 
     def is_finished(self) -> bool:
         return False
@@ -85,6 +86,7 @@ def make_driver(
     drafter_rests: bool = False,
     has_replay_scoring: bool = False,
     sampler_fault: str | None = None,
+    ends_drafts_early: bool = False,
     **settings: Any,
 ) -> GovernorDriver:
     """A driver without a governor of its own; `policy` decides."""
@@ -102,6 +104,7 @@ def make_driver(
         trims_drafts=trims_drafts,
         drafter_rests=drafter_rests,
         probes=WorkerProbes(has_replay_scoring=has_replay_scoring, first_tokens=None),
+        ends_drafts_early=ends_drafts_early,
         sampler_fault=sampler_fault,
         hooks={"before_schedule": "ok"},
         **settings,
