@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 from losslessness.early_stops import FIXED_LENGTH
 from losslessness.engine_host import EngineHost
+from losslessness.tiny_models import write_eagle3_head, write_eagle_head, write_mtp_target
 
 from paceline.demo import draft_path, heldout_path, target_path
 
@@ -178,3 +180,28 @@ def test_after_an_error_in_the_workers_all_is_drafted_and_verified() -> None:
     assert log.count("drafts no longer end early until the engine restarts") == 1
     assert not any(step["confidences"] for step in steps[5:])
     assert {step["draft_length"] for step in steps[5:]} == {CAP, FIXED_LENGTH - 1}
+
+
+HEADS = {"eagle": write_eagle_head, "eagle3": write_eagle3_head}
+
+
+@pytest.mark.parametrize("method", [*HEADS, "mtp"])
+def test_heads_of_the_target_end_early_too(method: str, tmp_path: Path) -> None:
+    """The answers are those of the full length."""
+    arguments = llm({"method": method, "num_speculative_tokens": FIXED_LENGTH})
+    if method == "mtp":
+        arguments["model"] = str(write_mtp_target(tmp_path / "mtp"))
+    else:
+        arguments["speculative_config"]["model"] = str(HEADS[method](tmp_path / "head"))
+    with EngineHost(arguments, policy={"policy": "fixed"}, fault=f"{STEPS}:vary_rules") as host:
+        set_length(host, FIXED_LENGTH)
+        expected = answers(host)
+        host.call(f"{STEPS}:take_steps")
+        set_length(host, FIXED_LENGTH - 1)
+        found = answers(host)
+        steps = host.call(f"{STEPS}:take_steps")
+        state = host.state()
+    assert found == expected
+    assert len({step["draft_length"] for step in steps}) > 2
+    assert any(step["confidences"] for step in steps)
+    assert state["policy_errors_total"] == 0
