@@ -32,7 +32,7 @@ def register() -> None:
         )
         from paceline.engine.launch import environment
         from paceline.engine.process import parent_watch
-        from paceline.engine.worker import plain_sampling, resting_draft
+        from paceline.engine.worker import early_stop, plain_sampling, resting_draft
 
         parent_watch.die_with_parent()
         environment.unwrap_engine_core_variables()
@@ -48,5 +48,6 @@ def register() -> None:
         undrafted_requests.apply()
         resting_draft.apply()
         plain_sampling.apply()
+        early_stop.apply()
     except Exception:  # vLLM does not guard plugin calls; it must run without Paceline too
         logger.exception("Paceline: the plugin failed to load; vLLM runs unchanged")

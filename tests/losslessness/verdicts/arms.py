@@ -28,6 +28,8 @@ class VerdictArm:
     num_verdicts: int
     """They find a bias of 5 % with probability 0.95; chosen from recorded ratios, and asserted by
     the test with the ratios of each run."""
+    fault: str = "losslessness.faults:wander"
+    """How the policy changes what is drafted."""
 
     def num_verdicts_for(self, bias: float) -> int:
         """As many as find this bias with the same probability.
@@ -42,11 +44,15 @@ class VerdictArm:
 ARMS: Mapping[str, VerdictArm] = {
     "greedy drafts": VerdictArm({"draft_sample_method": "greedy"}, 4_000),
     "sampled drafts": VerdictArm({"draft_sample_method": "probabilistic"}, 7_000),
+    "ended early": VerdictArm(
+        {"draft_sample_method": "probabilistic"}, 7_000, "losslessness.early_stops:vary_rules"
+    ),
     "n-gram": VerdictArm(
         {"method": "ngram", "prompt_lookup_min": 1, "prompt_lookup_max": 3}, 4_000
     ),
 }
-"""The first two are the two draft methods of a draft model."""
+"""The first two are the two draft methods of a draft model; the third also ends drafts early and
+verifies a part of them."""
 
 
 def start_arm(name: str, *, seed: int = 0) -> EngineHost:
@@ -57,9 +63,7 @@ def start_arm(name: str, *, seed: int = 0) -> EngineHost:
         llm["speculative_config"] = {**settings, "num_speculative_tokens": CEILING}
     else:
         llm["speculative_config"] |= settings
-    engine = EngineHost(
-        {**llm, "seed": seed}, policy={"policy": "fixed"}, fault="losslessness.faults:wander"
-    )
+    engine = EngineHost({**llm, "seed": seed}, policy={"policy": "fixed"}, fault=ARMS[name].fault)
     engine.call("losslessness.verdicts.recorder:install")
     return engine
 

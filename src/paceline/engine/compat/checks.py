@@ -22,6 +22,7 @@ _WORKER_PARTS = (
     "undrafted_requests",
     "resting_draft",
     "plain_sampling",
+    "early_stop",
     "v2_draft_length",
     "trial_steps",
     "worker",

@@ -38,6 +38,7 @@ class VllmHook:
         "undrafted_requests",
         "resting_draft",
         "plain_sampling",
+        "early_stop",
         "prefill_pacing",
         "v2_draft_length",
         "calibration",

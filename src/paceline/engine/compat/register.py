@@ -1,15 +1,16 @@
 """The register of hooks: what Paceline relies on in vLLM, why, and when each entry can be removed.
 
 Data only. This file has the hooks of the scheduler; `register_graphs`, `register_fixes`,
-`register_workers` and `register_calibration` have those of CUDA graphs, fixes, workers and trial
-steps. Written from the source of vLLM 0.32.0. `checks` judges them on the installed vLLM,
-`tools/vllm_hooks` on other releases; docs/vllm-hooks.md is generated from them.
-"""
+`register_workers`, `register_early_stop` and `register_calibration` have those of CUDA graphs,
+fixes, workers, drafts that end early and trial steps. Written from the source of vLLM 0.32.0.
+`checks` judges them on the installed vLLM, `tools/vllm_hooks` on other releases; docs/vllm-hooks.md
+is generated from them."""
 
 from __future__ import annotations
 
 from paceline.engine.compat.hook import VLLM_FILES, VLLM_REPOSITORY, VllmHook
 from paceline.engine.compat.register_calibration import CALIBRATION_HOOKS
+from paceline.engine.compat.register_early_stop import EARLY_STOP_HOOKS
 from paceline.engine.compat.register_fixes import FIX_HOOKS
 from paceline.engine.compat.register_graphs import GRAPH_HOOKS
 from paceline.engine.compat.register_workers import WORKER_HOOKS
@@ -158,6 +159,7 @@ _SCHEDULER_HOOKS: tuple[VllmHook, ...] = (
         name="request_attributes",
         target="vllm.v1.request:Request.__init__",
         expected=(
+            "is_prefill_chunk",
             "num_computed_tokens",
             "num_prompt_tokens",
             "num_stale_output_tokens",
@@ -174,9 +176,21 @@ _SCHEDULER_HOOKS: tuple[VllmHook, ...] = (
     VllmHook(
         name="sampling_params",
         target="vllm.sampling_params:SamplingParams",
-        expected=("extra_args", "seed", "temperature"),
+        expected=(
+            "extra_args",
+            "seed",
+            "temperature",
+            "structured_outputs",
+            "repetition_penalty",
+            "presence_penalty",
+            "frequency_penalty",
+            "logit_bias",
+            "allowed_token_ids",
+            "bad_words",
+            "min_tokens",
+        ),
         part="governor",
-        purpose="read the cap of a request, and whether it samples with a seed",
+        purpose="read the cap of a request, how it samples, and what binds its answer",
         upstream=f"{VLLM_FILES}/sampling_params.py",
         remove_when="vLLM lets a request limit or switch off its speculation",
     ),
@@ -261,5 +275,6 @@ REGISTER: tuple[VllmHook, ...] = (
     *GRAPH_HOOKS,
     *FIX_HOOKS,
     *WORKER_HOOKS,
+    *EARLY_STOP_HOOKS,
     *CALIBRATION_HOOKS,
 )

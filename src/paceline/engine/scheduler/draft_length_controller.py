@@ -17,8 +17,9 @@ from typing import Any, Protocol
 from paceline.engine.scheduler.draft_counters import DraftCounters
 from paceline.engine.scheduler.settings import PluginSettings, check_policy_parameters
 from paceline.engine.scheduler.telemetry import Telemetry
+from paceline.governor.acceptance.confidence_map import Floats
 from paceline.governor.costs.cost_table import CostTable
-from paceline.governor.policy import KnowsStepTime, Policy
+from paceline.governor.policy import ChoosesWidths, KnowsStepTime, Policy
 from paceline.governor.values import DraftPlan, EngineLoad, StepSample, longest_allowed
 from paceline.policy_registry import create_policy
 
@@ -108,6 +109,23 @@ class DraftLengthController:
             self._is_safe_plan = False
             self._telemetry.planned(plan, is_safe_plan=False)
             return plan
+
+    def choose_widths(self, confidences: Floats, classes: Sequence[str]) -> Sequence[int] | None:
+        """Return the policy's `ChoosesWidths.choose_widths`; None where it chooses none.
+
+        Never raises: after any error it is None, and all drafts are verified.
+        """
+        with self._lock:
+            policy = self._policy
+            if not isinstance(policy, ChoosesWidths):
+                return None
+            try:
+                widths = policy.choose_widths(confidences, classes)
+                _check_widths(widths, confidences)
+            except Exception as error:  # noqa: BLE001 - serving continues, with all drafts
+                self._count_error("choose_widths", error)
+                return None
+            return widths
 
     def observe(self, sample: StepSample) -> None:
         """Pass a finished step to the policy. Never raises."""
@@ -315,3 +333,15 @@ class DraftLengthController:
                 )
             )
         return value
+
+
+def _check_widths(widths: Sequence[int], confidences: Floats) -> None:
+    """Raise unless there is one width, a whole number from 0 to the drafted tokens, per request."""
+    num_requests, num_passes = confidences.shape
+    if len(widths) != num_requests:
+        raise ValueError(f"the policy chose {len(widths)} widths for {num_requests} requests")
+    if not all(type(width) is int and 0 <= width <= num_passes for width in widths):
+        raise ValueError(
+            f"the policy chose the widths {widths!r}; each must be a whole number from 0 to "
+            f"{num_passes}"
+        )

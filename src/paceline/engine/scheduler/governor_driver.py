@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from paceline.engine.drift.drift_watch import DriftWatch
@@ -16,6 +17,8 @@ from paceline.engine.recording.session import category_of
 from paceline.engine.scheduler.control_channel import ControlServer
 from paceline.engine.scheduler.draft_length_controller import DraftLengthController
 from paceline.engine.scheduler.observer import StepObserver, VerifiedDraft
+from paceline.engine.scheduler.reported_drafts import ReportedDrafts, is_ordered
+from paceline.engine.scheduler.request_classes import UNREADABLE, RequestClasses, class_of
 from paceline.engine.scheduler.requested_lengths import RequestedLengths, cap_of
 from paceline.governor.values import DraftPlan, EngineLoad, StepSample
 
@@ -33,6 +36,7 @@ class GovernorDriver:
         trims_drafts: bool,
         drafter_rests: bool,
         allowed_lengths: tuple[int, ...] | None = None,
+        ends_drafts_early: bool = False,
         sampler_fault: str | None,
         hooks: dict[str, str],
         reproducible_seeds: bool = False,
@@ -44,6 +48,7 @@ class GovernorDriver:
         the number of linear layers by kernel.
 
         `trims_drafts`: the drafter always drafts the maximum, and the surplus is removed here.
+        `ends_drafts_early`: the workers can do so and report confidences (`worker.early_stop`).
         `sampler_fault`: why sampled requests must not be speculated; None when they may.
         `reproducible_seeds`: requests that sample with a seed are not speculated. `recorder`
         records requests and steps while it is on; None refuses to record. `costs`: how the cost of
@@ -51,8 +56,13 @@ class GovernorDriver:
         """
         self._controller = controller
         self._lengths = RequestedLengths()
+        self._classes = RequestClasses()
+        self._drafts = ReportedDrafts(
+            controller, self._lengths, self._classes, is_possible=ends_drafts_early
+        )
         self._observer = StepObserver(
             lengths=self._lengths,
+            classes=self._classes,
             drafter_rests=drafter_rests,
             allowed_lengths=allowed_lengths,
         )
@@ -68,6 +78,7 @@ class GovernorDriver:
         self._started_s = 0.0
         self._resumes = False
         self._drafts_dropped = False
+        self._step: _ExecutedStep | None = None
         self._channel: ControlServer | None = None
         self.verified: list[VerifiedDraft] = []
         """The drafts of the step whose results vLLM is processing, invalid tokens included."""
@@ -106,13 +117,20 @@ class GovernorDriver:
         return self._recorder.command(command)
 
     def add_request(self, request: Any) -> None:
-        """Note the cap of a new request."""
+        """Note the cap and the class of a new request."""
+        parameters = request.sampling_params
         try:
-            cap = cap_of(request.sampling_params, reproducible_seeds=self._reproducible_seeds)
+            cap = cap_of(parameters, reproducible_seeds=self._reproducible_seeds)
         except Exception as error:  # noqa: BLE001 - serving continues
             self._controller.note_error("reading a request's cap", error)
             cap = 0
+        try:
+            name = class_of(parameters)
+        except Exception as error:  # noqa: BLE001 - serving continues
+            self._controller.note_error("reading a request's class", error)
+            name = UNREADABLE
         self._lengths.set_cap(request.request_id, cap)
+        self._classes.set(request.request_id, name)
         if self._recorder is not None and self._recorder.is_recording:
             try:
                 self._recorder.request_added(request, cap)
@@ -125,6 +143,8 @@ class GovernorDriver:
         The drafts of greedy requests are dropped too: vLLM applies temperature, top-k and top-p to
         every draft token of the batch as soon as one request samples.
         """
+        if self._step is not None:
+            self._finish(self._step, scheduler)  # vLLM reported no drafts
         self._started_s = time.monotonic()
         self._resumes = not scheduler.running
         if self._sampler_fault is None:
@@ -147,6 +167,7 @@ class GovernorDriver:
                 max_draft_length=self._lengths.ceiling(
                     output.num_scheduled_tokens, self._controller.ceiling()
                 ),
+                reports_confidences=self._drafts.is_possible,
             )
             plan = _NO_DRAFTS if self._drafts_dropped else self._plan(load)
             self._observer.step_scheduled(
@@ -156,6 +177,7 @@ class GovernorDriver:
                 draft_length=plan.draft_length,
                 resumes=self._resumes,
             )
+            self._drafts.order(output, plan)
         except Exception as error:  # noqa: BLE001 - serving continues with the static setting
             plan = self._controller.fall_back("scheduling", error)
             self._lengths.note(output.num_scheduled_tokens, plan.draft_length)
@@ -177,8 +199,22 @@ class GovernorDriver:
             _trim(scheduler.requests.get(request_id), cap)
 
     def after_step(self, scheduler: Any, output: Any) -> None:
-        """Count the step's drafts and pass its sample to the policy."""
-        verified, self.verified = self.verified, []
+        """Count the step's drafts and pass its sample to the policy.
+
+        Where drafts may end early, the sample waits for them (`after_drafts`).
+        """
+        step = _ExecutedStep(output, self.verified, time.monotonic(), scheduler.has_requests())
+        self.verified = []
+        if is_ordered(output):
+            self._step = step
+        else:
+            self._finish(step, scheduler)
+
+    def _finish(
+        self, step: _ExecutedStep, scheduler: Any, *, num_passes: int | None = None
+    ) -> None:
+        self._step = None
+        output, verified = step.output, step.verified
         try:
             if verified:
                 verified = self._count(verified, output.num_invalid_spec_tokens)
@@ -186,9 +222,11 @@ class GovernorDriver:
                 output,
                 scheduler.requests,
                 verified=verified,
-                now_s=time.monotonic(),
-                has_more_work=scheduler.has_requests(),
+                now_s=step.finished_s,
+                has_more_work=step.has_more_work,
                 may_speculate=not self._drafts_dropped,
+                num_passes=num_passes,
+                confidences_of=self._drafts.confidences_of,
             )
         except Exception as error:  # noqa: BLE001 - one sample is lost; serving continues
             self._controller.note_error("observing", error)
@@ -236,16 +274,22 @@ class GovernorDriver:
         return verified
 
     def after_drafts(self, scheduler: Any, draft_token_ids: Any) -> None:
-        """Note whether there are drafts, and trim them to the plan and to the requests' caps.
+        """Read the worker's report, and trim drafts to the plan, to the requests' caps and widths.
 
         The plan is that of the step that made the drafts. Longer drafts come from drafters with a
         fixed length, and from vLLM itself, which proposes zeros up to the maximum for the whole
         batch when one request is near the context limit.
         """
-        self._observer.note_drafts(
-            draft_token_ids.req_ids, has_any=any(draft_token_ids.draft_token_ids)
-        )
         request_ids = draft_token_ids.req_ids
+        confidences = None
+        try:
+            confidences = self._drafts.read(draft_token_ids)
+        except Exception as error:  # noqa: BLE001 - serving continues, with all drafts
+            self._controller.note_error("ending drafts early", error)
+        if self._step is not None:
+            num_passes = None if confidences is None else confidences.shape[1]
+            self._finish(self._step, scheduler, num_passes=num_passes)
+        self._observer.note_drafts(request_ids, has_any=any(draft_token_ids.draft_token_ids))
         if not request_ids:
             return
         length = self._lengths.planned(request_ids[0])
@@ -253,6 +297,20 @@ class GovernorDriver:
             for request_id in request_ids:
                 _trim(scheduler.requests.get(request_id), length)
         self._apply_caps(scheduler, request_ids)
+        try:
+            self._drafts.choose_widths(request_ids, confidences, scheduler.requests)
+        except Exception as error:  # noqa: BLE001 - serving continues, with all drafts
+            self._controller.note_error("verifying a part of the drafts", error)
+
+
+@dataclass(frozen=True, slots=True)
+class _ExecutedStep:
+    """A step whose results vLLM has processed."""
+
+    output: Any
+    verified: list[VerifiedDraft]
+    finished_s: float
+    has_more_work: bool
 
 
 def _trim(request: Any, length: int) -> None:

@@ -13,12 +13,13 @@ the last ones may have been aborted, which ends no step.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress, filterfalse, repeat
 from operator import attrgetter, itemgetter, lt
 from typing import Any
 
+from paceline.engine.scheduler.request_classes import RequestClasses
 from paceline.engine.scheduler.requested_lengths import Requested, RequestedLengths
 from paceline.governor.values import EngineLoad, StepSample
 
@@ -27,6 +28,9 @@ _MAX_IN_FLIGHT = 64
 
 VerifiedDraft = tuple[str, int, int]
 """Request id, number of draft tokens verified for it, and number of these accepted."""
+
+ConfidencesOf = Callable[[Sequence[str], Sequence[int]], tuple[tuple[float, ...], ...]]
+"""From ids of judged requests and numbers of their verified tokens to the confidences of these."""
 
 # Called once per request and step, so in C: at hundreds of requests, Python calls would take longer
 # than the rest of the governor.
@@ -69,17 +73,20 @@ class StepObserver:
         drafter_rests: bool,
         allowed_lengths: tuple[int, ...] | None = None,
         lengths: RequestedLengths | None = None,
+        classes: RequestClasses | None = None,
     ) -> None:
         """Create an observer without steps.
 
         `drafter_rests`: the draft model is skipped at length 0 and backfills its KV cache when
         drafting resumes. `allowed_lengths` is passed on in every `EngineLoad`. `lengths` has the
-        caps of the requests; the observer notes each step's length in it.
+        caps of the requests; the observer notes each step's length in it. `classes` has their
+        classes.
         """
         self._drafter_rests = drafter_rests
         self._allowed_lengths = allowed_lengths
         self._in_flight: deque[_Step] = deque(maxlen=_MAX_IN_FLIGHT)
         self._lengths = RequestedLengths() if lengths is None else lengths
+        self._classes = RequestClasses() if classes is None else classes
         self._backfilling: set[str] = set()
         """Requests without drafts because the drafter was backfilling its KV cache."""
         self._finished_s: float | None = None
@@ -94,8 +101,12 @@ class StepObserver:
         *,
         num_waiting: int,
         max_draft_length: int,
+        reports_confidences: bool = False,
     ) -> EngineLoad:
-        """Return the load of the step just scheduled, before vLLM advances its requests."""
+        """Return the load of the step just scheduled, before vLLM advances its requests.
+
+        `reports_confidences`: the workers can report confidences and end drafts early.
+        """
         num_requests = len(output.num_scheduled_tokens)
         scheduled = list(map(requests.__getitem__, output.num_scheduled_tokens))
         computed = list(map(_num_computed_tokens, scheduled))
@@ -105,9 +116,11 @@ class StepObserver:
         prefill_tokens = max(
             output.total_num_scheduled_tokens - num_requests - self._num_draft_tokens, 0
         )
-        num_prefilling = 0
+        decoding: Collection[str] = output.num_scheduled_tokens
         if prefill_tokens:
-            num_prefilling = _count_prefilling(scheduled, computed, output.num_scheduled_tokens)
+            prefilling = _prefilling(scheduled, computed, output.num_scheduled_tokens)
+            if prefilling:
+                decoding = output.num_scheduled_tokens.keys() - prefilling
         return EngineLoad(
             num_requests=num_requests,
             context_tokens=sum(computed),
@@ -115,7 +128,10 @@ class StepObserver:
             num_waiting=num_waiting,
             max_draft_length=max_draft_length,
             allowed_lengths=self._allowed_lengths,
-            num_prefilling=num_prefilling,
+            num_prefilling=num_requests - len(decoding),
+            reports_confidences=reports_confidences,
+            ends_drafts_early=reports_confidences,
+            classes=self._classes.count(decoding),
         )
 
     def step_scheduled(
@@ -176,12 +192,16 @@ class StepObserver:
         now_s: float,
         has_more_work: bool,
         may_speculate: bool,
+        num_passes: int | None = None,
+        confidences_of: ConfidencesOf | None = None,
     ) -> StepSample | None:
         """Return the sample of a step whose results vLLM has processed; None for an unknown step.
 
         `verified`: the drafts of this step, in order, without grammar-invalid tokens and without
         empty drafts; never more accepted than verified. `has_more_work`: the next step follows
         immediately. `may_speculate` is False when absent drafts say nothing about the drafter.
+        `num_passes`: tokens that the step drafted for each request; None where it drafted to the
+        planned length. `confidences_of` gives those of the judged drafts.
         """
         before_s, had_more_work = self._finished_s, self._had_more_work
         self._finished_s, self._had_more_work = now_s, has_more_work
@@ -189,6 +209,7 @@ class StepObserver:
         if step is None:
             return None
         self._lengths.forget_ended(requests)
+        self._classes.forget_ended(requests)
         if self._backfilling:
             self._backfilling &= requests.keys()
         requested_draft_length = step.requested.longest
@@ -198,13 +219,16 @@ class StepObserver:
         catches_up = step.catches_up or (step.lacks_drafts and step.draft_length > 0)
         is_back_to_back = had_more_work and before_s is not None and not step.resumes
         since_s = before_s if is_back_to_back and before_s is not None else step.started_s
+        confidences: tuple[tuple[float, ...], ...] = ()
+        if confidences_of is not None:
+            confidences = confidences_of(verdicts.judged, verdicts.drafted)
         return StepSample(
             num_requests=step.num_requests,
             requested_draft_length=requested_draft_length,
             drafted=verdicts.drafted,
             accepted=verdicts.accepted,
             verified_draft_tokens=max(step.verified_draft_tokens, sum(verdicts.drafted)),
-            draft_length=step.draft_length,
+            draft_length=step.draft_length if num_passes is None else num_passes,
             prefill_tokens=step.prefill_tokens,
             context_tokens=step.context_tokens,
             duration_s=max(now_s - since_s, 0.0),
@@ -212,6 +236,8 @@ class StepObserver:
             catches_up=catches_up,
             judged=verdicts.judged,
             requested=verdicts.requested,
+            classes=self._classes.of(verdicts.judged),
+            confidences=confidences,
             num_prefilling=step.num_prefilling,
             num_ended=self._count_ended(output.num_scheduled_tokens, requests),
         )
@@ -251,10 +277,10 @@ class _Verdicts:
 _NOT_JUDGED = _Verdicts()
 
 
-def _count_prefilling(
+def _prefilling(
     scheduled: Sequence[Any], computed: Sequence[int], num_scheduled: Mapping[str, int]
-) -> int:
-    """Return the number of scheduled requests whose prompt does not end in this step.
+) -> set[str]:
+    """Return the scheduled requests whose prompt does not end in this step.
 
     A request that recomputes its answer after a preemption counts as decoding once its prompt is
     computed.
@@ -262,15 +288,16 @@ def _count_prefilling(
     prompts = list(map(_num_prompt_tokens, scheduled))
     # Most requests have computed their prompt before the step.
     is_prompt_left = list(map(lt, computed, prompts))
-    return sum(
-        done + num < prompt
-        for done, num, prompt in zip(
+    return {
+        request_id
+        for (request_id, num), done, prompt in zip(
+            compress(num_scheduled.items(), is_prompt_left),
             compress(computed, is_prompt_left),
-            compress(num_scheduled.values(), is_prompt_left),
             compress(prompts, is_prompt_left),
             strict=True,
         )
-    )
+        if done + num < prompt
+    }
 
 
 def _judge(

@@ -1,7 +1,8 @@
 """The draft length that was requested of each request.
 
-It is the length of the step that drafted for the request, limited by the request's own cap. The
-step that drafted is the last one in which the request was scheduled. With one batch at a time this
+It is the length of the step that drafted for the request, limited by the request's own cap, and by
+its width where the policy chose one after the step had drafted (`reported_drafts`). The step that
+drafted is the last one in which the request was scheduled. With one batch at a time this
 is the step before. With several batches in flight (pipeline parallelism), and for a request that
 had to wait for a step, it is an older one.
 
@@ -16,8 +17,8 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from itertools import filterfalse
+from dataclasses import dataclass, field
+from itertools import filterfalse, repeat
 from typing import Any
 
 from paceline.engine.fixes.undrafted_requests import forbids_drafts
@@ -44,8 +45,8 @@ class Requested:
 
     longest: int
     others: Mapping[str, int]
-    """Requests of which fewer tokens than `longest` were requested. A request that joins is not
-    among them."""
+    """Requests of which fewer tokens than `longest` were requested, and perhaps others. A request
+    that joins is not among them."""
     has_rested: bool
     """Whether the last step of any of these requests drafted nothing."""
     steps: tuple[Mapping[str, Any], ...] = ()
@@ -61,14 +62,14 @@ class Requested:
 class RequestedLengths:
     """The recent steps and the caps of one scheduler's requests, kept in the scheduler's thread.
 
-    While the draft length has not changed for `_MAX_STEPS` steps and no request sets a cap, nothing
-    is done per request; after a change, one look-up each, in C.
+    While the draft length has not changed for `_MAX_STEPS` steps and no request sets a cap or has a
+    width, nothing is done per request; otherwise a look-up each.
     """
 
     def __init__(self) -> None:
-        self._steps: deque[tuple[Mapping[str, Any], int]] = deque(maxlen=_MAX_STEPS)
+        self._steps: deque[_Step] = deque(maxlen=_MAX_STEPS)
         self._num_alike = 0
-        """Steps of the same length, up to the last one."""
+        """Steps of the same length and without widths, up to the last one."""
         self._caps: dict[str, int] = {}
         self._most_caps = _MIN_CAPS
 
@@ -106,21 +107,31 @@ class RequestedLengths:
 
         `request_ids` must not be changed afterwards.
         """
-        is_alike = bool(self._steps) and self._steps[-1][1] == length
+        last = self._steps[-1] if self._steps else None
+        is_alike = last is not None and last.length == length and not last.widths
         self._num_alike = self._num_alike + 1 if is_alike else 1
-        self._steps.append((request_ids, length))
+        self._steps.append(_Step(request_ids, length))
+
+    def note_drafted(self, length: int, widths: Mapping[str, int]) -> None:
+        """The last step drafted `length` tokens for each request, and of these at most
+        `widths[request_id]` are verified. It must have all its requests in `widths`, which must not
+        be changed afterwards."""
+        if self._steps:
+            self._steps[-1] = _Step(self._steps[-1].request_ids, length, widths)
+            self._num_alike = 0
 
     def planned(self, request_id: str) -> int:
         """The length of the last step of a request, without its cap; 0 where there is none."""
-        return next((length for ids, length in reversed(self._steps) if request_id in ids), 0)
+        steps = reversed(self._steps)
+        return next((step.length for step in steps if request_id in step.request_ids), 0)
 
     def of(self, request_ids: Mapping[str, Any]) -> Requested:
         """What was last requested of each of these requests."""
         steps = self._steps
         if self._num_alike >= len(steps):
-            longest = steps[-1][1] if steps else 0
+            longest = steps[-1].length if steps else 0
             has_rested = longest == 0 and not all(
-                ids.keys().isdisjoint(request_ids) for ids, _ in steps
+                step.request_ids.keys().isdisjoint(request_ids) for step in steps
             )
             others: dict[str, int] = {}
         else:
@@ -129,32 +140,35 @@ class RequestedLengths:
             others[request_id] = min(cap, others.get(request_id, longest))
         if others and len(others) == len(request_ids):
             longest = max(others.values())
-        return Requested(longest, others, has_rested, tuple(ids for ids, _ in steps))
+        return Requested(longest, others, has_rested, tuple(step.request_ids for step in steps))
 
     def _compare(self, request_ids: Mapping[str, Any]) -> tuple[int, dict[str, int], bool]:
         """The fields of `Requested`, without caps, from steps of different lengths."""
         # Groups of requests by the step that drafted, the newest first. A group also names those of
         # the groups after it, which saves building a set of hundreds of requests.
-        groups: list[tuple[Collection[str], int]] = []
+        groups: list[tuple[Collection[str], _Step]] = []
         remaining: Collection[str] = request_ids
-        for ids, length in reversed(self._steps):
-            if ids.keys().isdisjoint(remaining):
+        for step in reversed(self._steps):
+            if step.request_ids.keys().isdisjoint(remaining):
                 continue
-            groups.append((remaining, length))
-            remaining = list(filterfalse(ids.__contains__, remaining))
+            groups.append((remaining, step))
+            remaining = list(filterfalse(step.request_ids.__contains__, remaining))
             if not remaining:
                 break
-        longest = max((length for _, length in groups), default=0)
+        longest = max((step.longest for _, step in groups), default=0)
         others: dict[str, int] = {}
-        for names, length in groups:
-            if length < longest:
-                others.update(dict.fromkeys(names, length))
+        for names, step in groups:
+            if step.widths:
+                widths = map(step.widths.get, names, repeat(step.length))
+                others.update(zip(names, widths, strict=True))
+            elif step.length < longest:
+                others.update(dict.fromkeys(names, step.length))
             elif others:
                 for request_id in names:
                     others.pop(request_id, None)
         for request_id in remaining:
             others.pop(request_id, None)
-        return longest, others, any(length == 0 for _, length in groups)
+        return longest, others, any(step.length == 0 for _, step in groups)
 
 
 def cap_of(sampling_params: Any, *, reproducible_seeds: bool = False) -> int | None:
@@ -192,3 +206,18 @@ def cap_of(sampling_params: Any, *, reproducible_seeds: bool = False) -> int | N
         CAP,
     )
     return 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """What one step was to draft, or has drafted."""
+
+    request_ids: Mapping[str, Any]
+    length: int
+    widths: Mapping[str, int] = field(default_factory=dict)
+    """Draft tokens of each of the requests that are verified; empty where all are."""
+
+    @property
+    def longest(self) -> int:
+        """The most draft tokens of a request that are verified."""
+        return max(self.widths.values(), default=self.length)

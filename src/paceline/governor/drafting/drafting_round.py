@@ -23,9 +23,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from paceline.governor.acceptance.confidence_map import Floats, logits_of, sigmoid
 from paceline.governor.drafting.draft_rule import DraftRule
+
+Ints = npt.NDArray[np.integer]
 
 _NEXT_INTERCEPT, _NEXT_SLOPE = 0.3, 0.8
 """Fitted on recorded drafts; learning them online gained nothing."""
@@ -46,12 +49,15 @@ class DraftingRound:
     (False, [2, 0])
     """
 
-    def __init__(self, rule: DraftRule, classes: Sequence[str]) -> None:
-        """`classes` has the class of each request, in the order of all arrays."""
+    def __init__(self, rule: DraftRule, classes: Sequence[str], limits: Ints | None = None) -> None:
+        """`classes` has the class of each request, in the order of all arrays. `limits` has the
+        most tokens of each request that can be verified, 0 for one that takes no drafts; None sets
+        no limits."""
         rows = {name: row for row, name in enumerate(dict.fromkeys(classes))}
         maps = np.array([rule.maps.get(name, _UNMAPPED) for name in rows]).reshape(-1, 2)
         row_of_request = np.array([rows[name] for name in classes], np.intp)
         self._rule = rule
+        self._limits = limits
         self._intercepts, self._slopes = maps[row_of_request].T
         self._logits = np.zeros(len(classes))
         self._survival: list[Floats] = []
@@ -76,10 +82,14 @@ class DraftingRound:
             return True
         survival, logits = self._survival[-1], self._logits
         gain = price = 0.0
-        for pass_tokens in rule.pass_tokens[num_passes - 1 : num_passes - 1 + _PASSES_AHEAD]:
+        prices = rule.pass_tokens[num_passes - 1 : num_passes - 1 + _PASSES_AHEAD]
+        for position, pass_tokens in enumerate(prices, start=num_passes):
             logits = _NEXT_INTERCEPT + _NEXT_SLOPE * logits
             survival = survival * sigmoid(logits)
-            gain += float(np.maximum(survival - rule.least_survival, 0.0).sum())
+            gains = np.maximum(survival - rule.least_survival, 0.0)
+            gain += float(
+                gains.sum(where=True if self._limits is None else self._limits > position)
+            )
             price += pass_tokens
             if gain > price:
                 return True
@@ -87,5 +97,8 @@ class DraftingRound:
 
     def widths(self) -> list[int]:
         """Tokens of each request that are verified, shape (num_requests,)."""
-        widths: list[int] = (self.survival >= self._rule.least_survival).sum(axis=1).tolist()
-        return widths
+        widths = (self.survival >= self._rule.least_survival).sum(axis=1)
+        if self._limits is not None:
+            widths = np.minimum(widths, self._limits)
+        chosen: list[int] = widths.tolist()
+        return chosen

@@ -15,8 +15,8 @@ from paceline.governor.values import DraftPlan, EngineLoad, StepSample
 from paceline.policy_registry import create_policy
 from paceline.policy_simulator.engine.simulated_engine import SimulatedEngine
 from paceline.policy_simulator.engine.step_log import StepLog
+from paceline.policy_simulator.evaluation.measured_costs import measured_costs
 from paceline.policy_simulator.machines.machine import Disturbance, Machine
-from paceline.policy_simulator.machines.measured_costs import measured_costs
 from paceline.policy_simulator.traffic.phases import Phase
 
 Table = list[tuple[int, int, int]]

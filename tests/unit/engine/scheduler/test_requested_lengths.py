@@ -191,3 +191,48 @@ def test_only_what_is_no_cap_is_logged(
 
 def test_a_pooling_request_has_no_cap() -> None:
     assert cap_of(None, reproducible_seeds=True) is None
+
+
+def with_widths(length: int, **widths: int) -> RequestedLengths:
+    """A step at length 8 that drafted fewer tokens, of which these are verified."""
+    lengths = after((ids(*widths), 8))
+    lengths.note_drafted(length, widths)
+    return lengths
+
+
+def test_widths_are_what_was_requested() -> None:
+    """The passes that were made are the step's length; the widest draft is the longest."""
+    lengths = with_widths(5, a=4, b=0, c=2)
+    requested = lengths.of(ids("a", "b", "c"))
+    assert [requested.of(name) for name in "abc"] == [4, 0, 2]
+    assert requested.longest == 4
+    assert lengths.planned("a") == 5
+
+
+def test_a_request_that_joins_has_no_width() -> None:
+    requested = with_widths(5, a=4).of(ids("a", "new"))
+    assert (requested.of("a"), requested.of("new")) == (4, 0)
+
+
+def test_a_cap_below_the_width_counts() -> None:
+    lengths = with_widths(5, a=4, b=3)
+    lengths.set_cap("a", 1)
+    requested = lengths.of(ids("a", "b"))
+    assert (requested.of("a"), requested.of("b"), requested.longest) == (1, 3, 3)
+
+
+def test_a_later_step_replaces_widths() -> None:
+    """Only b was in it."""
+    lengths = with_widths(5, a=4, b=1)
+    lengths.note(ids("b"), 3)
+    requested = lengths.of(ids("a", "b"))
+    assert (requested.of("a"), requested.of("b")) == (4, 3)
+
+
+def test_steps_without_widths_are_alike_again() -> None:
+    """Once the step with widths is forgotten, nothing is done per request."""
+    lengths = with_widths(5, a=4)
+    for _ in range(16):
+        lengths.note(ids("a"), 5)
+    requested = lengths.of(ids("a"))
+    assert (requested.longest, requested.others) == (5, {})

@@ -39,6 +39,7 @@ class Request:
         self.num_prompt_tokens = 20
         self.num_stale_output_tokens = 0
         self.status = 2
+        self.is_prefill_chunk = False
 
     def is_finished(self) -> bool:
         return False
@@ -83,6 +84,7 @@ def make_driver(
     trims_drafts: bool = False,
     drafter_rests: bool = False,
     sampler_fault: str | None = None,
+    ends_drafts_early: bool = False,
     **settings: Any,
 ) -> GovernorDriver:
     """A driver without a governor of its own; `policy` decides."""
@@ -99,6 +101,7 @@ def make_driver(
         max_draft_length=8,
         trims_drafts=trims_drafts,
         drafter_rests=drafter_rests,
+        ends_drafts_early=ends_drafts_early,
         sampler_fault=sampler_fault,
         hooks={"before_schedule": "ok"},
         **settings,

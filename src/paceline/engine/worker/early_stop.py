@@ -1,0 +1,292 @@
+"""End drafting as soon as another pass of the draft model is not worth its time.
+
+In a step with a `DraftOrder`, the confidences of each pass go to a `DraftingRound`. When that wants
+no more, an exception leaves vLLM's loop over the passes, and the tokens drawn so far are the
+proposal. The probabilities they were drawn from are kept with them, so that rejection sampling
+stays exact. The confidences return to the scheduler, which chooses how many tokens of each request
+are verified.
+
+For drafters that draft token by token through `SpecDecodeBaseProposer`, under synchronous
+scheduling: drafts of asynchronous steps have a fixed length. With tensor parallelism the first rank
+decides for all: ranks that disagreed would wait for one another forever. For the same reason an
+error in this code ends no step: all ranks then draft to the planned length, the report says why,
+and the scheduler orders no more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from paceline.engine.compat.checks import check_hooks, unfit_for
+from paceline.engine.compat.executor import Executor
+from paceline.engine.compat.model_runner_loading import when_model_runner_loads
+from paceline.engine.worker.draft_orders import ORDER, REPORT, DraftOrder, DraftReport
+from paceline.governor.acceptance.confidence_map import Floats
+from paceline.governor.drafting.drafting_round import DraftingRound
+
+logger = logging.getLogger("vllm.paceline.early_stop")
+
+_MARK = "__paceline_early_stop__"
+_PASSES = "_paceline_passes"
+"""On the drafter, while it drafts by an order: its `_StepPasses`."""
+_REPORT = "_paceline_draft_report"
+"""On the runner, until the draft tokens are taken: the `DraftReport`."""
+_METHODS = ("draft_model", "eagle", "eagle3", "mtp")
+
+
+def apply() -> bool:
+    """Register the wrappers for this process's workers; return whether they were registered."""
+    return when_model_runner_loads(_wrap)
+
+
+def why_not_in_workers(executor: Executor | None) -> str:
+    """Return why some worker cannot end drafts early and report confidences; "" if all can.
+
+    Never raises.
+    """
+    if executor is None:
+        return "the workers cannot be reached"
+    try:
+        answers: list[str] = executor.collective_rpc(why_not_in_worker)
+    except Exception as error:
+        logger.exception("Paceline: the workers did not answer whether they can end drafts early")
+        return str(error)
+    return next(filter(None, answers), "")
+
+
+def why_not_in_worker(worker: Any) -> str:
+    """In the worker: return why it cannot end drafts early; "" if it can."""
+    runner = worker.model_runner
+    if not hasattr(getattr(type(runner), "take_draft_token_ids", None), _MARK):
+        return "this model runner is not wrapped"
+    config = runner.vllm_config
+    speculative = config.speculative_config
+    drafter = type(runner.drafter)
+    if speculative.method not in _METHODS or speculative.parallel_drafting:
+        return f"{speculative.method} does not draft token by token"
+    if not hasattr(drafter.propose, _MARK) or "_greedy_sample" in vars(drafter):
+        return f"{drafter.__name__} drafts in a way of its own"
+    if config.scheduler_config.async_scheduling:
+        return "drafts have a fixed length under asynchronous scheduling"
+    if speculative.use_heterogeneous_vocab or speculative.use_local_argmax_reduction:
+        return "the draft model's probabilities over the target's vocabulary are not computed"
+    if config.parallel_config.data_parallel_size > 1:
+        return "ranks of data parallelism draft equally many tokens"
+    return ""
+
+
+def _wrap() -> None:
+    """Wrap the methods in a process that has their modules loaded. Idempotent."""
+    misfit = unfit_for("early_stop", check_hooks("early_stop"))
+    if misfit:
+        logger.warning(
+            "Paceline: drafts do not end early and all are verified, because this vLLM does not "
+            "fit its hooks: %s",
+            misfit,
+        )
+        return
+    from vllm.v1.spec_decode.llm_base_proposer import SpecDecodeBaseProposer
+    from vllm.v1.worker.gpu_model_runner import GPUModelRunner
+
+    runner: Any = GPUModelRunner
+    drafter: Any = SpecDecodeBaseProposer
+    if hasattr(runner.take_draft_token_ids, _MARK):
+        return
+    drafter._sample_draft_tokens = _follow_passes(drafter._sample_draft_tokens)
+    drafter.propose = _end_early(drafter.propose)
+    runner.propose_draft_token_ids = _by_order(runner.propose_draft_token_ids)
+    runner.take_draft_token_ids = _with_report(runner.take_draft_token_ids)
+
+
+class _DraftingEndedError(Exception):
+    """Leaves vLLM's loop over the passes. Never leaves `propose`."""
+
+
+class _StepPasses:
+    """The passes of one step on one rank."""
+
+    def __init__(self, runner: Any, order: DraftOrder, max_passes: int) -> None:
+        self._order = order
+        self._max_passes = max_passes
+        self._group = _tensor_parallel_group()
+        self._round: DraftingRound | None = None
+        self._token_ids: list[Any] = []
+        self._probs: list[Any] = []
+        self._confidences: list[Floats] = []
+        self._failure = ""
+        if self._group is None or self._group.rank_in_group == 0:
+            with self._noting_failure():
+                self._round = _start_round(runner, order, max_passes)
+
+    def add_pass(self, token_ids: Any, probs: Any, logits: Any) -> None:
+        """Note a pass: tokens (num_requests,), and the probabilities that they were drawn from,
+        (num_requests, vocabulary), or else the logits of which they have the largest."""
+        self._token_ids.append(token_ids)
+        self._probs.append(probs)
+        if self._round is not None and not self._failure:
+            with self._noting_failure():
+                confidences = confidences_of(probs, logits)
+                self._round.add_pass(confidences)
+                self._confidences.append(confidences)
+
+    def wants_more(self) -> bool:
+        """Whether the ranks run another pass; waits for the first rank's answer."""
+        if len(self._token_ids) >= self._max_passes or not self._order.rule.ends_early:
+            return True  # vLLM's loop ends by itself
+        wants_more = True
+        if self._round is not None and not self._failure:
+            with self._noting_failure():
+                wants_more = self._round.wants_more()
+        return wants_more if self._group is None else _answer_of_first(self._group, wants_more)
+
+    def proposal(self) -> tuple[Any, Any]:
+        """Tokens (num_requests, num_passes), and their probabilities, (num_requests, num_passes,
+        vocabulary), or None where vLLM keeps none."""
+        import torch
+
+        probs = None if self._probs[0] is None else torch.stack(self._probs, dim=1).contiguous()
+        return torch.stack(self._token_ids, dim=1), probs
+
+    def report(self) -> DraftReport | None:
+        """What the scheduler learns; None where nothing was drafted, and on other ranks."""
+        if self._failure:
+            return DraftReport(None, self._failure)
+        return DraftReport(np.stack(self._confidences, axis=1)) if self._confidences else None
+
+    @contextlib.contextmanager
+    def _noting_failure(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            logger.exception("Paceline: drafts no longer end early until the engine restarts")
+            self._failure = f"{type(error).__name__}: {error}"
+
+
+def confidences_of(probs: Any, logits: Any) -> Floats:
+    """The largest probability of each request's distribution, (num_requests,).
+
+    Both arguments have shape (num_requests, vocabulary). `probs` is None where the likeliest token
+    is taken; the logits give its probability at temperature 1.
+    """
+    if probs is None:
+        probs = logits.float().softmax(dim=-1)  # half the time of the logarithm of the sum
+    confidences: Floats = probs.amax(dim=-1).numpy()
+    return confidences
+
+
+def _start_round(runner: Any, order: DraftOrder, max_passes: int) -> DraftingRound:
+    """Requests whose token is discarded, because their prompt is incomplete, count for nothing."""
+    batch = runner.input_batch
+    request_ids = batch.req_ids
+    limits = np.full(len(request_ids), max_passes)
+    for request_id, cap in order.caps.items():
+        limits[batch.req_id_to_index[request_id]] = cap
+    limits[runner.discard_request_mask.np[: len(request_ids)]] = 0
+    return DraftingRound(order.rule, [order.classes.get(name, "") for name in request_ids], limits)
+
+
+def _tensor_parallel_group() -> Any:
+    """The group whose ranks draft together; None for a single rank."""
+    from vllm.distributed.parallel_state import get_tp_group
+
+    group = get_tp_group()
+    return None if group.world_size == 1 else group
+
+
+def _answer_of_first(group: Any, wants_more: bool) -> bool:
+    import torch
+
+    answer = torch.tensor([wants_more], dtype=torch.uint8, device=group.device)
+    return bool(group.broadcast(answer, src=0).item())
+
+
+def _follow_passes(stock: Any) -> Any:
+    """Wrap the method that draws the tokens of one pass."""
+
+    @functools.wraps(stock)
+    def sample_draft_tokens(self: Any, hidden_states: Any, sampling_metadata: Any) -> Any:
+        passes: _StepPasses | None = getattr(self, _PASSES, None)
+        if passes is None:
+            return stock(self, hidden_states, sampling_metadata)
+        with _logits_kept(self.model) as logits:
+            token_ids, probs = stock(self, hidden_states, sampling_metadata)
+        passes.add_pass(token_ids, probs, logits[-1] if logits else None)
+        if not passes.wants_more():
+            raise _DraftingEndedError
+        return token_ids, probs
+
+    return sample_draft_tokens
+
+
+@contextlib.contextmanager
+def _logits_kept(model: Any) -> Iterator[list[Any]]:
+    """Keep what the draft model's output layer computes in the block."""
+    compute_logits = model.compute_logits
+    kept: list[Any] = []
+
+    def compute_and_keep(*arguments: Any, **named: Any) -> Any:
+        kept.append(compute_logits(*arguments, **named))
+        return kept[-1]
+
+    model.compute_logits = compute_and_keep
+    try:
+        yield kept
+    finally:
+        model.compute_logits = compute_logits
+
+
+def _end_early(stock: Any) -> Any:
+    """Wrap the method with the loop over the passes."""
+
+    @functools.wraps(stock)
+    def propose(self: Any, *arguments: Any, **named: Any) -> Any:
+        try:
+            return stock(self, *arguments, **named)
+        except _DraftingEndedError:
+            token_ids, self._last_draft_probs = getattr(self, _PASSES).proposal()
+            return token_ids
+
+    setattr(propose, _MARK, True)
+    return propose
+
+
+def _by_order(stock: Any) -> Any:
+    """Wrap the runner's method that proposes drafts, called once per step."""
+
+    @functools.wraps(stock)
+    def propose_draft_token_ids(
+        self: Any, scheduler_output: Any, *arguments: Any, **named: Any
+    ) -> Any:
+        order = getattr(scheduler_output, ORDER, None)
+        if order is None:
+            return stock(self, scheduler_output, *arguments, **named)
+        passes = _StepPasses(self, order, scheduler_output.num_spec_tokens_to_schedule)
+        setattr(self.drafter, _PASSES, passes)
+        try:
+            return stock(self, scheduler_output, *arguments, **named)
+        finally:
+            delattr(self.drafter, _PASSES)
+            setattr(self, _REPORT, passes.report())
+
+    return propose_draft_token_ids
+
+
+def _with_report(stock: Any) -> Any:
+    """Wrap the runner's method that hands the drafts to the scheduler."""
+
+    @functools.wraps(stock)
+    def take_draft_token_ids(self: Any) -> Any:
+        drafts = stock(self)
+        report = self.__dict__.pop(_REPORT, None)
+        if drafts is not None and report is not None:
+            setattr(drafts, REPORT, report)
+        return drafts
+
+    setattr(take_draft_token_ids, _MARK, True)
+    return take_draft_token_ids

@@ -1,0 +1,113 @@
+"""Drafts that end early by rules that change in every step, injected into an engine.
+
+`vary_rules` is injected before vLLM starts (`faults`). The policy `fixed` then has a rule in every
+step; at `FIXED_LENGTH` it drafts and verifies all tokens, for comparison.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from paceline.governor.drafting.draft_rule import DraftRule
+from paceline.governor.drafting.drafting_round import DraftingRound
+from paceline.governor.values import DraftPlan, EngineLoad, StepSample
+
+FIXED_LENGTH = 8
+_MAPS = {"greedy": (1.6, 0.6), "sampled": (0.8, 0.6), "greedy bound": (0.5, 0.6)}
+_RULES = [
+    DraftRule(_MAPS, least_survival, (pass_tokens,) * (FIXED_LENGTH - 1), ends_early=ends_early)
+    for least_survival, pass_tokens, ends_early in (
+        (0.50, 0.2, True),
+        (0.02, 0.0, True),
+        (0.65, 0.1, False),
+        (0.15, 1.0, True),
+        (0.90, 0.3, True),
+        (0.35, 0.5, True),
+    )
+]
+
+_steps: list[dict[str, Any]] = []
+
+
+def take_steps() -> list[dict[str, Any]]:
+    """The samples since the last call."""
+    taken, _steps[:] = list(_steps), []
+    return taken
+
+
+def keep_rules(indices: Sequence[int]) -> None:
+    """From now on, vary only these rules, of those above."""
+    _RULES[:] = [_RULES[index] for index in indices]
+
+
+def vary_rules() -> None:
+    """Another rule and another length in every step; one step in eleven drafts nothing."""
+    from paceline.governor.policies.fixed import FixedPolicy
+
+    fixed_plan = FixedPolicy.plan
+    num_plans = 0
+    rule: DraftRule | None = None
+
+    def plan(self: FixedPolicy, load: EngineLoad) -> DraftPlan:
+        nonlocal num_plans, rule
+        rule = None
+        planned = fixed_plan(self, load)
+        if planned.draft_length == FIXED_LENGTH or not load.reports_confidences:
+            return planned
+        num_plans += 1
+        if num_plans % 11 == 0:
+            return DraftPlan(0, "injected")
+        rule = _RULES[num_plans % len(_RULES)]
+        length = max(load.max_draft_length - num_plans % 2, 0)
+        return DraftPlan(length, "injected", rule=rule)
+
+    def choose_widths(self: FixedPolicy, confidences: Any, classes: Sequence[str]) -> Sequence[int]:
+        assert rule is not None
+        drafting = DraftingRound(rule, classes)
+        for column in confidences.T:
+            drafting.add_pass(column)
+        return drafting.widths()
+
+    def observe(self: FixedPolicy, sample: StepSample) -> None:
+        _steps.append(asdict(sample))
+
+    FixedPolicy.plan = plan  # type: ignore[method-assign]
+    FixedPolicy.observe = observe  # type: ignore[method-assign]
+    FixedPolicy.choose_widths = choose_widths  # type: ignore[attr-defined]
+
+
+def fail_in_third_step() -> None:
+    """As `vary_rules`, and the third step's confidences cannot be computed."""
+    from paceline.engine.worker import early_stop
+
+    vary_rules()
+    confidences_of = early_stop.confidences_of
+    num_passes = 0
+
+    def failing(*arguments: Any) -> Any:
+        nonlocal num_passes
+        num_passes += 1
+        if num_passes == 3:
+            raise ZeroDivisionError("injected")
+        return confidences_of(*arguments)
+
+    early_stop.confidences_of = failing
+
+
+def judge_by_drawn_token() -> None:
+    """The confidence of a token is its own probability, so tokens are dropped for what they are.
+
+    In a running engine. Every verdict remains right, only the answers have another distribution.
+    """
+    from paceline.engine.worker.early_stop import _StepPasses
+
+    add_pass = _StepPasses.add_pass
+
+    def add_pass_of_drawn(self: Any, token_ids: Any, probs: Any, logits: Any) -> None:
+        drawn = probs if probs is None else probs.gather(1, token_ids.unsqueeze(1))
+        add_pass(self, token_ids, drawn, logits)
+        self._probs[-1] = probs
+
+    _StepPasses.add_pass = add_pass_of_drawn  # type: ignore[method-assign]
