@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from benchmarks.claims.claim import Claim, ReadResult, claim
 from benchmarks.claims.documents import (
     doctor,
+    governor,
     latency_policy,
     prefill_trace,
     simulated_machines,
@@ -54,6 +55,16 @@ def claims(read: ReadResult) -> Iterator[Claim]:
         "{oracle.mean:.1f} % of the oracle | worst phase {worst:.0f} % below",
         oracle=prefilling["oracle"],
         worst=-prefilling["worst"].mean,
+    )
+    recorded = [
+        governor.Score(read(governor.NOW.format(machine))["scores"], "goodput")
+        for machine in governor.MACHINES
+    ]
+    yield claim(
+        "{all.lowest:.3f} to {all.highest:.3f} of the best length of each phase | worst phase "
+        "{worst.lowest:.3f} to {worst.highest:.3f};",
+        all=Spread(score.all for score in recorded),
+        worst=Spread(score.worst for score in recorded),
     )
     simulated = read(simulated_machines.RESULT)
     of_oracle = Spread(

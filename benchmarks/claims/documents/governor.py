@@ -1,0 +1,75 @@
+"""The claims of docs/experiments/governor.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from benchmarks.claims.claim import Claim, ReadResult, claim
+
+DOCUMENT = "docs/experiments/governor.md"
+NOT_MEASURED = {
+    "setting": (
+        "drafts of 8 tokens",
+        "at temperature 0.8 and 1",
+        "17 phases",
+        "16 seeds",
+        "8 seeds",
+        "7B on one H200",
+        "72B on eight H100",
+        "64 texts each",
+        "verification 20 % too expensive, drafts 20 % too cheap",
+        "verification 20 % too cheap, drafts 20 % too expensive",
+        "off by 5 %",
+        "24 verdicts",
+        "1.00 of the oracle, 0.98",
+        "1.04 on the CPU and 1.00",
+        "1.5 points",
+    ),
+}
+MACHINES = ("cpu-twin", "7b-h200", "72b-tp8-h100")
+BEFORE = "governor-recorded-drafts-broad-{}-2026-11-29.json"
+NOW = "governor-recorded-drafts-broad-{}-2026-11-29-2.json"
+ROWS = (
+    ("best single length", ""),
+    ("average of accepted lengths per request, as SGLang does", "ema"),
+    ("**`goodput`**", "goodput"),
+    ("one length for all requests", "goodput:lengths"),
+    ("widths per request, drafts do not end early", "goodput:widths"),
+    ("widths, and drafts end early", "goodput:early"),
+    ("classes hidden", "goodput:no-classes"),
+    ("no table of costs", "goodput:no-table"),
+    ("every entry of the table off by 5 %", "goodput:cells5"),
+    ("verification 20 % too expensive, drafts 20 % too cheap", "goodput:verify+20:draft-20"),
+    ("verification 20 % too cheap, drafts 20 % too expensive", "goodput:verify-20:draft+20"),
+    ("every verdict known beforehand", "clairvoyant"),
+)
+"""Head of the row, and the arm; "" for the best of the fixed lengths."""
+_CELL = "{{{0}.all:.3f}} / {{{0}.mixed:.3f}} / {{{0}.worst:.3f}}"
+
+
+class Score:
+    """What an arm reaches of the oracle: in all phases, in mixed batches, in the worst phase."""
+
+    def __init__(self, scores: Mapping[str, Any], arm: str) -> None:
+        fixed = [name for name in scores if name.startswith("K=")]
+        name = arm or max(fixed, key=lambda one: float(scores[one]["of_oracle"]))
+        score = scores[name]
+        self.all = score["of_oracle"]
+        self.mixed = score["of_mixed"]
+        self.worst = score["of_phases"][score["worst_phase"]]
+
+
+def claims(read: ReadResult) -> Iterator[Claim]:
+    """See `DocumentClaims`."""
+    before = [read(BEFORE.format(machine))["scores"] for machine in MACHINES]
+    now = [read(NOW.format(machine))["scores"] for machine in MACHINES]
+    yield _row("`goodput` until then (8 seeds)", before, "goodput")
+    for head, arm in ROWS:
+        yield _row(head, now, arm)
+
+
+def _row(head: str, scores: list[Mapping[str, Any]], arm: str) -> Claim:
+    cells = " | ".join(_CELL.format(name) for name in ("cpu", "small", "large"))
+    cpu, small, large = (Score(one, arm) for one in scores)
+    return claim(f"| {head} | {cells} |", cpu=cpu, small=small, large=large)
