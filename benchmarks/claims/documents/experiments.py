@@ -56,15 +56,12 @@ def claims(read: ReadResult) -> Iterator[Claim]:
         oracle=prefilling["oracle"],
         worst=-prefilling["worst"].mean,
     )
-    recorded = [
-        governor.Score(read(governor.NOW.format(machine))["scores"], "goodput")
-        for machine in governor.MACHINES
-    ]
+    recorded, recorded_worst = governor.reached(read, governor.NOW)
     yield claim(
         "{all.lowest:.3f} to {all.highest:.3f} of the best length of each phase | worst phase "
         "{worst.lowest:.3f} to {worst.highest:.3f};",
-        all=Spread(score.all for score in recorded),
-        worst=Spread(score.worst for score in recorded),
+        all=recorded,
+        worst=recorded_worst,
     )
     simulated = read(simulated_machines.RESULT)
     of_oracle = Spread(

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from benchmarks.claims.claim import Claim, ReadResult, claim
+from benchmarks.claims.spread import Spread
 
 DOCUMENT = "docs/experiments/governor.md"
 NOT_MEASURED = {
@@ -58,6 +59,13 @@ class Score:
         self.all = score["of_oracle"]
         self.mixed = score["of_mixed"]
         self.worst = score["of_phases"][score["worst_phase"]]
+
+
+def reached(read: ReadResult, name: str) -> tuple[Spread, Spread]:
+    """What `goodput` reaches on the machines in all phases and in the worst one. `name` is that of a
+    raw result, with a field for the machine."""
+    scores = [Score(read(name.format(machine))["scores"], "goodput") for machine in MACHINES]
+    return Spread(score.all for score in scores), Spread(score.worst for score in scores)
 
 
 def claims(read: ReadResult) -> Iterator[Claim]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from benchmarks.claims.claim import Claim, ReadResult, claim
-from benchmarks.claims.documents import prefill_trace
+from benchmarks.claims.documents import governor, prefill_trace
 from benchmarks.claims.documents.failures import num_ended_with_an_error
 from benchmarks.claims.documents.gateway import added_p99_of_all_ms, num_requests
 from benchmarks.claims.documents.shifting_trace import (
@@ -28,6 +28,16 @@ SERVED = (TWIN_AMD, TWIN_INTEL, NGRAM_INTEL)
 
 def claims(read: ReadResult) -> Iterator[Claim]:
     """See `DocumentClaims`."""
+    now, now_worst = governor.reached(read, governor.NOW)
+    before, _ = governor.reached(read, governor.BEFORE)
+    yield claim(
+        "reaches {now.lowest:.3f} to {now.highest:.3f} of the best length of each phase, "
+        "{worst.lowest:.3f} to {worst.highest:.3f} in the worst phase; the one before reached "
+        "{before.lowest:.3f} to {before.highest:.3f}",
+        now=now,
+        worst=now_worst,
+        before=before,
+    )
     trace = interleaved_figures(read(INTERLEAVED))
     yield claim("| | draft model, two Intel cores (n = {n}) | target |", **trace)
     for head, figure, spec, bold in (
