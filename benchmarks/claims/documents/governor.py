@@ -62,7 +62,7 @@ class Score:
 
 
 def reached(read: ReadResult, name: str) -> tuple[Spread, Spread]:
-    """What `goodput` reaches on the machines in all phases and in the worst one. `name` is that of a
+    """What `goodput` reaches on all machines, in all phases and in the worst. `name` is that of a
     raw result, with a field for the machine."""
     scores = [Score(read(name.format(machine))["scores"], "goodput") for machine in MACHINES]
     return Spread(score.all for score in scores), Spread(score.worst for score in scores)
