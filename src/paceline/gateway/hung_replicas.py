@@ -92,7 +92,8 @@ class HungReplicas:
         await asyncio.gather(*(self._check(one, replicas[one.replica]) for one in suspects))
 
     def _silences(self) -> list[Silence]:
-        return silences(self._traffic.progress_reports(), self._limits, self._active_at_s)
+        down = {replica.name for replica in self._source.replicas() if _is_down(replica)}
+        return silences(self._traffic.progress_reports(), self._limits, self._active_at_s, down)
 
     async def _check(self, silence: Silence, replica: Replica) -> None:
         name, baseline = silence.replica, self._baselines.get(silence.replica)

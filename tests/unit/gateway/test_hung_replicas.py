@@ -36,6 +36,7 @@ class Traffic:
         progress = ReplicaProgress(
             kept.num_listening, kept.num_first, kept.num_whole,
             since_s, since_s, since_s, self.bytes_at_s,
+            kept.longest_s, kept.longest_first_s,
         )  # fmt: skip
         return [ProgressReport(since_s + self.silent_for_s, {"r0": progress})]
 
@@ -144,6 +145,20 @@ async def test_whole_answers_of_a_server_that_answers_no_poll_are_ended() -> Non
     assert await Checked(whole, None, None, replica=down).after(31.0, 60.5) == ["r0"]
     assert await Checked(whole, (7, 0.5, 0), None, replica=down).after(31.0, 60.5) == ["r0"]
     assert await Checked(whole, (7, 0.5, 0), (8, 0.5, 0), replica=down).after(31.0, 60.5) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "soon_s"), [("num_listening", 30.5), ("num_first", 60.5), ("num_whole", 60.5)]
+)
+async def test_a_stopped_replica_that_was_stopped_before_keeps_no_request(
+    kind: str, soon_s: float
+) -> None:
+    """The requests that it answered after the first time make such a silence look usual."""
+    paused = ReplicaProgress(**{kind: 1}, longest_s=20.0, longest_first_s=50.0)
+    assert await Checked(paused, None, None).after(soon_s) == []
+    assert await Checked(paused, None, None, replica=replace(R0, state="down")).after(
+        soon_s
+    ) == ["r0"]  # fmt: skip
 
 
 async def test_whole_answers_of_a_server_without_metrics_are_waited_for() -> None:

@@ -6,7 +6,6 @@ fails, is decided in `request_runner`.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -23,6 +22,7 @@ from paceline.gateway.outcomes import Outcome
 from paceline.gateway.proxy.attempt import Attempt, RequestContext
 from paceline.gateway.proxy.attempt_end import COMPLETED, AttemptEnd, exchange_failed, timed_out
 from paceline.gateway.proxy.lease import Lease
+from paceline.gateway.proxy.stream_timeout import StreamTimeout
 from paceline.gateway.proxy.upstream import Broken, NotSent, TooLarge, Unreachable
 from paceline.gateway.replicas import Replica
 from paceline.gateway.requests import draft_cap
@@ -109,7 +109,8 @@ class Answer:
             return response.status, text
 
         try:
-            async with asyncio.timeout(DETOKENISE_TIMEOUT_S):
+            async with StreamTimeout(DETOKENISE_TIMEOUT_S) as limit:
+                lease.on_cut(limit.expire)
                 resumption = await stream.resume(
                     ask, replica.max_model_len, self._fields_for(replica)
                 )

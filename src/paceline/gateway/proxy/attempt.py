@@ -178,13 +178,13 @@ class Attempt:
             if relay.num_held_bytes != num_held:
                 self._reserved.grow(relay.num_held_bytes - num_held)
                 num_held = relay.num_held_bytes
+            if part.data and relay.has_tokens and not part.is_comment:  # comments are no progress
+                self._lease.got_bytes()
             if relay.saw_done:
                 self._lease.received_all()
             if part.is_comment:
                 await self._send_comment(part, limit)
             elif part.data:
-                if relay.has_tokens:  # comments are no progress
-                    self._lease.got_bytes()
                 if not reply.has_begun:
                     await reply.begin_stream()
                 if relay.has_tokens and not self._lease.has_answered:

@@ -116,8 +116,10 @@ class Lease:
 
     def received_all(self) -> None:
         """The replica has sent its whole answer. Whatever happens to it, the attempt is not cut
-        any more: a client may still read the end."""
+        any more, and its silence does not count: a client may still read the end."""
+        assert self._watched is not None
         self._has_received_all = True
+        self._table._progress.note_complete(self._watched)
 
     @property
     def is_cut(self) -> bool:

@@ -8,7 +8,7 @@ that no stream receives a byte. The functions here decide from the reports of `s
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from paceline.gateway.routing.stream_progress import ProgressReport, ReplicaProgress
@@ -65,7 +65,10 @@ class Silence:
 
 
 def silences(
-    reports: Sequence[ProgressReport], limits: StallLimits, active_at_s: Mapping[str, float]
+    reports: Sequence[ProgressReport],
+    limits: StallLimits,
+    active_at_s: Mapping[str, float],
+    down: Collection[str] = (),
 ) -> list[Silence]:
     """The replicas on which attempts wait, with the silence of each over all processes.
 
@@ -81,6 +84,9 @@ def silences(
     stream has received a token, floor is `first_silence_s`, and ceiling three quarters of the time
     limit for the first token. The two kinds of silence are learned separately.
 
+    `down` names the replicas that answer no health check. Their limit is the floor: the longest
+    silence may be that of an earlier hang, which ended when the process was resumed.
+
     Streams whose client does not read do not count.
 
     >>> limits = StallLimits(30, 60, 120, 300)
@@ -95,7 +101,7 @@ def silences(
     found = []
     for name in sorted(names):
         parts = [report.replicas[name] for report in reports if name in report.replicas]
-        silence = _silence(parts, limits, active_at_s.get(name, -math.inf))
+        silence = _silence(parts, limits, active_at_s.get(name, -math.inf), is_down=name in down)
         if silence is not None:
             since_s, limit_s, has_streams = silence
             silent_for_s = min(report.at_s for report in reports) - since_s
@@ -104,7 +110,7 @@ def silences(
 
 
 def _silence(
-    parts: Sequence[ReplicaProgress], limits: StallLimits, active_at_s: float
+    parts: Sequence[ReplicaProgress], limits: StallLimits, active_at_s: float, *, is_down: bool
 ) -> tuple[float, float, bool] | None:
     """(since when, limit, whether streams wait); None when no attempt waits."""
     no_earlier_s = max(active_at_s, *(part.bytes_at_s for part in parts))
@@ -123,5 +129,7 @@ def _silence(
         usual_s = max(part.longest_first_s for part in parts)
         ceiling_s = limits.first_byte_timeout_s
     has_streams = num_listening > 0 or any(part.num_first for part in parts)
+    if is_down:
+        usual_s = 0.0
     limit_s = min(max(floor_s, _TIMES_USUAL * usual_s), _CEILING_SHARE * ceiling_s)
     return max(since_s, no_earlier_s), limit_s, has_streams

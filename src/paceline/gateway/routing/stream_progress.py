@@ -103,9 +103,16 @@ class ProgressWatch:
         attempt._state = _State.SENDING
 
     def note_sent(self, attempt: WatchedAttempt, now_s: float) -> None:
-        """The client has received them; the gateway waits for the next bytes."""
-        attempt._replica.enter(_State.LISTENING, now_s)
-        attempt._state = _State.LISTENING
+        """The client has received them; the gateway waits for the next bytes. No effect without
+        `note_bytes` before: part of an event arrived, which is not sent yet."""
+        if attempt._state is _State.SENDING:
+            attempt._replica.enter(_State.LISTENING, now_s)
+            attempt._state = _State.LISTENING
+
+    def note_complete(self, attempt: WatchedAttempt) -> None:
+        """The whole answer has arrived; the client may still read it. May be repeated."""
+        attempt._replica.leave(attempt._state)
+        attempt._state = _State.SENDING
 
     def ended(self, attempt: WatchedAttempt) -> None:
         """The attempt has ended, in whatever way."""

@@ -189,7 +189,11 @@ async def test_an_answer_that_was_received_to_its_end_is_not_cut() -> None:
     async with leases.lease(R0) as lease:
         lease.own(upstream)
         lease.on_cut(lambda: ended.append("ended"))
+        lease.watch_progress(is_stream=True)
+        lease.got_bytes()
+        lease.sent_bytes()
         lease.received_all()
+        assert leases.progress().replicas["r0"].num_listening == 0
         lease.cut(Outcome.TIMED_OUT)
         assert not lease.is_cut
         assert (ended, upstream.num_closed) == ([], 0)

@@ -27,10 +27,11 @@ class Watched:
         self.watch = ProgressWatch()
         self.now_s = 1000.0
         self.active_at_s: dict[str, float] = {}
+        self.down: set[str] = set()
         self.stalled: list[str] = []
 
     def silences(self) -> list[Silence]:
-        return silences([self.watch.report(self.now_s)], LIMITS, self.active_at_s)
+        return silences([self.watch.report(self.now_s)], LIMITS, self.active_at_s, self.down)
 
     def wait(self, time_s: float) -> list[str]:
         """Let so much time pass; returns what is stalled then."""
@@ -104,6 +105,21 @@ def test_a_replica_that_is_slow_by_habit_is_given_four_times_its_longest_silence
     watched.chunk(*streams)
     assert watched.wait(32.0) == []
     assert watched.wait(0.5) == ["a"]
+
+
+def test_a_replica_that_is_down_is_not_given_more_time_for_its_habits() -> None:
+    """A process that was stopped for 50 s and resumed may be stopped again."""
+    watched = Watched()
+    first = watched.begin()
+    watched.wait(50.0)
+    watched.chunk(first)
+    watched.watch.ended(first)
+    watched.begin()
+    assert watched.wait(100.0) == []
+    watched.down = {"b"}
+    assert watched.wait(1.0) == []
+    watched.down = {"a"}
+    assert watched.wait(1.0) == ["a"]
 
 
 def test_a_replica_is_judged_before_its_streams_reach_their_own_time_limit() -> None:

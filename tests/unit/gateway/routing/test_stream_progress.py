@@ -54,6 +54,35 @@ def test_an_attempt_may_end_while_the_client_receives_its_bytes() -> None:
     assert watch.report(2.0).replicas["a"].num_first == 0
 
 
+def test_a_stream_is_counted_once_however_its_events_are_cut() -> None:
+    """Bytes that complete no event are not sent, so there is no `note_bytes` before `note_sent`."""
+    watch = ProgressWatch()
+    stream, other = (watch.began("a", 0.0, is_stream=True) for _ in range(2))
+    watch.note_sent(other, 0.5)
+    watch.note_bytes(stream, 1.0)
+    for now_s in (1.0, 2.0, 3.0):
+        watch.note_sent(stream, now_s)
+    progress = watch.report(4.0).replicas["a"]
+    assert (progress.num_first, progress.num_listening) == (1, 1)
+    assert progress.listening_since_s == 1.0
+    watch.ended(stream)
+    assert watch.report(5.0).replicas["a"].num_listening == 0
+
+
+def test_an_answer_that_has_arrived_waits_for_nothing() -> None:
+    watch = ProgressWatch()
+    stream, whole = (watch.began("a", 0.0, is_stream=is_stream) for is_stream in (True, False))
+    watch.note_bytes(stream, 1.0)
+    watch.note_sent(stream, 1.0)
+    for attempt in (stream, stream, whole):
+        watch.note_complete(attempt)
+    progress = watch.report(2.0).replicas["a"]
+    assert (progress.num_first, progress.num_listening, progress.num_whole) == (0, 0, 0)
+    for attempt in (stream, whole):
+        watch.ended(attempt)
+    assert watch.report(3.0).replicas["a"].num_listening == 0
+
+
 def test_the_longest_silence_is_that_of_all_streams_of_a_replica() -> None:
     watch = ProgressWatch()
     one, two = (watch.began("a", 0.0, is_stream=True) for _ in range(2))

@@ -9,6 +9,7 @@ import pytest
 from paceline.gateway.http.errors import Problem, Refusal
 from paceline.gateway.outcomes import Outcome
 from paceline.gateway.proxy.attempt_end import COMPLETED
+from paceline.gateway.proxy.lease import Lease
 from paceline.gateway.proxy.upstream import Broken, NotSent, TooLarge, Unreachable
 from paceline.gateway.replicas import Replica
 from unit.gateway.admission.simulated_loop import run_simulated
@@ -91,6 +92,21 @@ def test_a_replica_that_does_not_answer_in_time_cannot_continue() -> None:
         began_s = loop.time()
         assert (await exchange.attempt(TWO)).outcome is Outcome.TIMED_OUT
         assert loop.time() - began_s == pytest.approx(10.0)
+
+    run_simulated(scenario())
+
+
+def test_a_replica_that_is_found_hung_before_it_continues_loses_the_stream_at_once() -> None:
+    async def scenario() -> None:
+        exchange, loop = Exchange(Response(FIRST), None), asyncio.get_running_loop()
+        await exchange.attempt(ONE)
+        began_s = loop.time()
+
+        def cut_later(lease: Lease) -> None:
+            loop.call_later(1.5, lease.cut, Outcome.TIMED_OUT)
+
+        assert (await exchange.attempt(TWO, cut_later)).outcome is Outcome.TIMED_OUT
+        assert loop.time() - began_s == pytest.approx(1.5)
 
     run_simulated(scenario())
 

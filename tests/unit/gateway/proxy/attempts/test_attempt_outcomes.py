@@ -190,6 +190,31 @@ def test_progress_is_that_of_tokens() -> None:
     simulate(scenario)
 
 
+@pytest.mark.parametrize("parts", [(TOKEN[:9], TOKEN[9:]), (COMMENT, TOKEN), (b": pi", b"ng\n\n")])
+def test_a_stream_waits_once_for_its_replica_however_its_events_are_cut(
+    parts: tuple[bytes, bytes],
+) -> None:
+    """Else a replica whose streams have ended would look silent, and be taken for hung."""
+
+    async def scenario() -> None:
+        first, second = parts
+        exchange = Exchange(Response(TOKEN, 1.0, first, 1.0, second, 1.0, DONE))
+        loop = asyncio.get_running_loop()
+        seen: list[int] = []
+
+        def look() -> None:
+            seen.append(exchange.leases.progress().replicas["a"].num_listening)
+
+        for at_s in (0.5, 1.5, 2.5):
+            loop.call_later(at_s, look)
+        end, _ = await ended(exchange)
+        look()
+        assert end == COMPLETED
+        assert seen == [1, 1, 1, 0]
+
+    simulate(scenario)
+
+
 def test_comments_of_a_stream_that_hangs_are_no_progress() -> None:
     async def scenario() -> None:
         comments = [read for _ in range(20) for read in (0.3, b": pi", 0.2, b"ng\n\n")]

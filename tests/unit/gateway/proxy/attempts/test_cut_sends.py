@@ -206,6 +206,7 @@ async def test_a_stream_that_has_arrived_to_its_end_is_not_cut(
     async with leases.lease(REPLICAS[0]) as lease:
         attempt = asyncio.create_task(answer.attempt(lease))
         await asyncio.wait_for(client.is_waited_for.wait(), 60)
+        assert leases.progress().replicas[REPLICAS[0].name].num_listening == 0
         leases.cut_hung(REPLICAS[0].name)
         client.read_on()
         assert await attempt == COMPLETED
