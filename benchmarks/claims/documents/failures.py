@@ -36,7 +36,7 @@ NOT_MEASURED = {
         "with kills every 0.7 s, 7 of 5,224 streams",
         "grew by 0.04 MB per 100,000",
     ),
-    "limit": ("sent 16 tokens",),
+    "limit": ("sent 16 tokens", "sent nothing for 4 s"),
 }
 
 
@@ -74,6 +74,9 @@ def claims(read: ReadResult) -> Iterator[Claim]:
     )
     yield claim("that lost more replicas apart ({beyond} in the table)", beyond=beyond or "none")
     yield from _decorated(read("soak-kills-2026-11-29.json"))
+    yield from _overloaded(
+        read("soak-kills-2026-11-29-2.json"), read("soak-hangs-2026-11-29-2.json")
+    )
     yield from _disconnects(read("soak-disconnects-2026-11-21.json"))
     yield from _memory(read("soak-memory-2026-11-23.json"))
     yield from _budget(read("byte-budget-2026-11-23-3.json"))
@@ -102,6 +105,18 @@ def _decorated(result: Mapping[str, Any]) -> Iterator[Claim]:
     ):
         yield claim(text, number=sum(kind[key] for kind in kinds))
     yield claim("got a complete answer | {num_poison_requests:,} |", **total)
+
+
+def _overloaded(kills: Mapping[str, Any], hangs: Mapping[str, Any]) -> Iterator[Claim]:
+    for result, signal in ((kills, "SIGKILLs"), (hangs, "SIGSTOPs")):
+        yield claim(
+            f"Under {{num_faults_injected}} {signal}, {{num_lost_before_first_token}} of "
+            "{num_streams:,}",
+            **result["total"],
+        )
+    yield claim("{num_errors} ended in a way that no fault explains", **hangs["total"])
+    stayed = next(text for text in hangs["total"]["failures"] if text.endswith("in service"))
+    yield claim("**{num} of the stopped replicas kept", num=stayed.split()[0])
 
 
 def num_ended_with_an_error(total: Mapping[str, Any]) -> int:
