@@ -64,6 +64,7 @@ async def test_settings_in_the_environment_do_not_reach_the_server(
     start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They would override its configuration or its command line."""
+    monkeypatch.delenv("PACELINE_COSTS_FOLDER")
     monkeypatch.setenv("PACELINE_ENGINE__DRAFT", "ngram")
     monkeypatch.setenv("PACELINE_admission__max_in_flight", "1")
     monkeypatch.setenv("PACELINE_BENCH_API_KEY", "k")
