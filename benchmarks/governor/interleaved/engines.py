@@ -19,7 +19,7 @@ from paceline.engine.launch.layout import LayoutSettings, choose_layout
 
 ROOT = Path(__file__).resolve().parents[3]
 _CHILD = Path(__file__).with_name("engine_child.py")
-_STARTED_TOGETHER = 2
+_STARTED_TOGETHER = 1
 """Starts are bound by the processor; more at once would only need more memory."""
 _LAST_CHARACTERS = 3000
 LAYOUTS = ("served", "unbound")

@@ -4,12 +4,14 @@ Other work on the machine only lengthens a step. So the duration of a kind is th
 samples, and no longer than that of any kind with as many requests and tokens or more: a cell above
 such a one was disturbed. The second rule would be wrong where a larger step runs faster, as in a
 CUDA graph that the smaller one lacks; engines with such graphs are not measured (`suitability`).
+What drafting adds is smoothed (`draft_fit`).
 """
 
 from __future__ import annotations
 
 from itertools import pairwise
 
+from paceline.engine.calibration.draft_fit import fit_drafts
 from paceline.engine.calibration.plan import Plan, StepKind
 from paceline.governor.costs.cost_table import CostTable
 
@@ -60,7 +62,7 @@ class CostSamples:
             sizes=sizes,
             lengths=plan.lengths,
             verify_s=tuple(map(tuple, verify)),
-            draft_s=tuple(tuple(total - row[0] for total in row) for row in draft),
+            draft_s=fit_drafts(sizes, plan.lengths, draft),
             context_tokens=plan.context_tokens,
             context_s=context_s,
             draft_context_s=draft_context_s,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import logging
 import time
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from paceline.governor.costs.cost_table import CostTable
 logger = logging.getLogger("vllm.paceline.calibration")
 
 _BUDGET_S = 10.0
+_CLEARLY_FASTER = 0.9
 _LEAST_SIZES = 2
 """With one size, a table would say that further requests cost nothing."""
 
@@ -39,6 +41,8 @@ class Calibration:
     """For the log: "measured 36 kinds of steps in 7.8 s"."""
     slowdown: float = 1.0
     """Duration of a step at this start, relative to the table; 1 for a table measured now."""
+    is_new: bool = True
+    """Whether the table was measured now."""
 
 
 def load_or_measure(
@@ -87,7 +91,9 @@ def load_or_measure(
             found = None if stored is None else check_stored(steps, plan, stored)
             if found is None:
                 found = _measure(steps, plan)
-                if found is not None:
+                if found is not None and stored is not None:
+                    found = prefer_faster(found, stored)
+                if found is not None and found.is_new:
                     _save(store, identity, found.table)
         finally:
             steps.end()
@@ -157,7 +163,32 @@ def check_stored(steps: TrialSteps, plan: Plan, stored: StoredCosts) -> Calibrat
         f"the costs stored on {stored.measured_on} hold: {len(kinds)} checks in {taken_s:.1f} s, "
         f"steps take {verdict.slowdown:.2f} times as long",
         verdict.slowdown,
+        is_new=False,
     )
+
+
+def prefer_faster(measured: Calibration, stored: StoredCosts) -> Calibration:
+    """The stored table if it has all measured sizes and its steps are clearly faster, else the
+    measured one.
+
+    Other work on the machine only lengthens a step, and by a different factor each time. A machine
+    that has become slower as a whole is followed while serving.
+    """
+    new, old = measured.table, stored.table
+    has_same_steps = set(new.sizes) <= set(old.sizes) and new.lengths == old.lengths
+    if not has_same_steps or _sum_s(old, new.sizes) > _CLEARLY_FASTER * _sum_s(new, new.sizes):
+        return measured
+    return Calibration(
+        old,
+        f"the costs stored on {stored.measured_on} are kept, because steps take "
+        f"{_sum_s(new, new.sizes) / _sum_s(old, new.sizes):.2f} times as long now",
+        is_new=False,
+    )
+
+
+def _sum_s(table: CostTable, sizes: Collection[int]) -> float:
+    rows = (row for size, row in zip(table.sizes, table.verify_s, strict=True) if size in sizes)
+    return sum(map(sum, rows))
 
 
 def _least_step_s(steps: TrialSteps, kind: StepKind) -> float:

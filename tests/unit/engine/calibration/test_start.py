@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,9 +13,15 @@ import pytest
 from paceline.engine.calibration import start
 from paceline.engine.calibration.measuring import measure
 from paceline.engine.calibration.plan import Plan, plan_for
-from paceline.engine.calibration.start import check_stored, render_measurement
+from paceline.engine.calibration.start import (
+    Calibration,
+    check_stored,
+    prefer_faster,
+    render_measurement,
+)
 from paceline.engine.calibration.store import StoredCosts
 from paceline.engine.calibration.suitability import why_unsuitable
+from paceline.governor.costs.cost_table import CostTable
 from unit.engine.calibration.known_engine import LIMITS, KnownEngine
 
 
@@ -49,6 +56,39 @@ def test_a_slower_machine_keeps_the_stored_table() -> None:
 
 def test_other_proportions_make_the_stored_table_useless() -> None:
     assert check_stored(ExpensiveDrafts(), known_plan(), stored_costs()) is None
+
+
+def scaled(table: CostTable, times: float) -> CostTable:
+    return replace(table, verify_s=tuple(tuple(times * s for s in row) for row in table.verify_s))
+
+
+def test_a_table_measured_beside_other_work_does_not_replace_a_faster_one() -> None:
+    """Other work only lengthens a step: twice as long as in the stored table."""
+    stored = stored_costs()
+    found = prefer_faster(Calibration(scaled(stored.table, 2.0), "measured"), stored)
+    assert (found.table, found.is_new) == (stored.table, False)
+    assert found.message == (
+        "the costs stored on 2026-11-29 are kept, because steps take 2.00 times as long now"
+    )
+
+
+@pytest.mark.parametrize("times", [0.5, 1.05])
+def test_a_table_that_is_about_as_fast_or_faster_replaces_the_stored_one(times: float) -> None:
+    stored = stored_costs()
+    measured = Calibration(scaled(stored.table, times), "measured")
+    assert prefer_faster(measured, stored) is measured
+
+
+def test_a_stored_table_without_the_measured_sizes_is_replaced() -> None:
+    stored = stored_costs()
+    fewer = replace(
+        stored.table,
+        sizes=stored.table.sizes[:2],
+        verify_s=stored.table.verify_s[:2],
+        draft_s=stored.table.draft_s[:2],
+    )
+    measured = Calibration(scaled(stored.table, 2.0), "measured")
+    assert prefer_faster(measured, StoredCosts(fewer, "2026-11-29")) is measured
 
 
 def test_the_log_says_which_sizes_had_no_time() -> None:
