@@ -77,6 +77,7 @@ def claims(read: ReadResult) -> Iterator[Claim]:
     yield from _overloaded(
         read("soak-kills-2026-11-29-2.json"), read("soak-hangs-2026-11-29-2.json")
     )
+    yield from _afterwards(read("soak-hangs-2026-11-29-3.json"))
     yield from _disconnects(read("soak-disconnects-2026-11-21.json"))
     yield from _memory(read("soak-memory-2026-11-23.json"))
     yield from _budget(read("byte-budget-2026-11-23-3.json"))
@@ -117,6 +118,11 @@ def _overloaded(kills: Mapping[str, Any], hangs: Mapping[str, Any]) -> Iterator[
     yield claim("{num_errors} ended in a way that no fault explains", **hangs["total"])
     stayed = next(text for text in hangs["total"]["failures"] if text.endswith("in service"))
     yield claim("**{num} of the stopped replicas kept", num=stayed.split()[0])
+
+
+def _afterwards(hangs: Mapping[str, Any]) -> Iterator[Claim]:
+    yield claim("{num_faults_injected} SIGSTOPs afterwards", **hangs["total"])
+    yield claim("no error in {num_streams:,} requests", **hangs["total"])
 
 
 def num_ended_with_an_error(total: Mapping[str, Any]) -> int:
