@@ -189,7 +189,7 @@ class DraftPlan:
     draft_length: int
     reason: str
     is_exploring: bool = False
-    """True when the length is not the one believed best but a probe."""
+    """True when the length is not the one believed best, but shows what a draft would do."""
     expected_tokens_per_s: float | None = None
     """The policy's expectation for this length; None where it has none."""
     rule: DraftRule | None = None
