@@ -62,7 +62,10 @@ class GovernedArm:
             num_passes = _run_passes(plan.rule, classes, confidences, num_passes)
             num_syncs = num_passes if plan.rule.ends_early else 0
             assert isinstance(self._policy, ChoosesWidths)
-            widths = np.array(self._policy.choose_widths(confidences[:, :num_passes], classes))
+            limits = [num_passes] * batch.num_requests
+            widths = np.array(
+                self._policy.choose_widths(confidences[:, :num_passes], classes, limits)
+            )
         self._confidences = confidences
         return Drafts(num_passes, widths, num_syncs)
 

@@ -1,9 +1,11 @@
 """The expected tokens and seconds of the next step at each draft length.
 
-For n requests, d of them decoding, with context c, and every length k from 0 to the ceiling,
+For n requests, d of them decoding and a fraction f of these with drafts, context c, and every
+length k from 0 to the ceiling,
 
-    tokens(k)  = d(k) * (1 + survival_1 + … + survival_k)            (see `acceptance`)
-    width(k)   = d(k) * (offered_1 + … + offered_k) / n
+    yield(k)   = 1 + f * (survival_1 + … + survival_k)               (see `acceptance`)
+    tokens(k)  = d(k) * yield(k)
+    width(k)   = d(k) * f * (offered_1 + … + offered_k) / n
     seconds(k) = cost(n, width(k), k, c)                             (see `costs`)
 
 The length that yields more tokens also has more pieces of prompts in a step, and fewer of the
@@ -39,6 +41,8 @@ class StepForecast:
     """Tokens and seconds of a step, and the value of each length 0…ceiling; shape (ceiling + 1,)
     each."""
 
+    yields: list[float]
+    """Tokens of a decoding request, in the mean."""
     tokens: list[float]
     seconds: list[float]
     values: list[float]
@@ -52,7 +56,9 @@ class StepForecast:
             count += 1
         if count == len(self.seconds):
             return self
-        return StepForecast(self.tokens[:count], self.seconds[:count], self.values[:count])
+        return StepForecast(
+            self.yields[:count], self.tokens[:count], self.seconds[:count], self.values[:count]
+        )
 
     def best(self, lengths: Sequence[int]) -> int:
         """The length of `lengths` with the highest value."""
@@ -62,18 +68,19 @@ class StepForecast:
 def make_forecast(
     load: EngineLoad, acceptance: AcceptanceByClass, cost: CostModel, prompts: PromptShare
 ) -> StepForecast:
-    """The forecast for a load with requests."""
+    """The forecast for a load with requests that decode."""
     num_requests, context_tokens = load.num_requests, load.context_tokens
-    num_decoding = max(load.num_decoding, 1)  # where all are prefilling: as if one decoded
     ceiling = load.max_draft_length
-    yields = list(accumulate(acceptance.survival(load.classes)[:ceiling], initial=1.0))
-    drafts = accumulate(acceptance.offered(load.classes)[:ceiling], initial=0.0)
-    decoding = [num_decoding / prompts.stretch(num) for num in yields]
+    drafting = load.num_drafting / load.num_decoding
+    survival, offered = acceptance.survival(load.classes), acceptance.offered(load.classes)
+    yields = list(accumulate((drafting * s for s in survival[:ceiling]), initial=1.0))
+    drafts = accumulate((drafting * s for s in offered[:ceiling]), initial=0.0)
+    decoding = [load.num_decoding / prompts.stretch(num) for num in yields]
     tokens = list(map(mul, decoding, yields))
     widths = [num * drafted / num_requests for num, drafted in zip(decoding, drafts, strict=True)]
     seconds = cost.lengths_s(num_requests, context_tokens, widths)
     if not prompts.piece_tokens:
-        return StepForecast(tokens, seconds, list(map(truediv, tokens, seconds)))
+        return StepForecast(yields, tokens, seconds, list(map(truediv, tokens, seconds)))
     piece_width = prompts.piece_tokens / num_requests
     with_piece_s = cost.lengths_s(
         num_requests, context_tokens, [width + piece_width for width in widths]
@@ -84,4 +91,4 @@ def make_forecast(
         num / (length_s + min(pieces * num, 1.0) * (piece_s - least_s))
         for num, length_s, piece_s in zip(tokens, seconds, added_s, strict=True)
     ]
-    return StepForecast(tokens, seconds, values)
+    return StepForecast(yields, tokens, seconds, values)

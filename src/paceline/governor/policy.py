@@ -31,7 +31,7 @@ class Policy(Protocol):
         """Choose the draft length for the next proposal, 0 (off) to `load.max_draft_length`, among
         `load.allowed_lengths`.
 
-        May mutate the policy (exploration is counted). The plan is valid for the next step only.
+        May mutate the policy. The plan is valid for the next step only.
         With nothing observed yet the policy answers from its prior. An empty load (no requests) is
         valid; any plan will do. The same samples and loads give the same plans.
         """
@@ -51,12 +51,15 @@ class KnowsStepTime(Protocol):
 class ChoosesWidths(Protocol):
     """A policy that chooses how many drafts of each request are verified."""
 
-    def choose_widths(self, confidences: Floats, classes: Sequence[str]) -> Sequence[int]:
+    def choose_widths(
+        self, confidences: Floats, classes: Sequence[str], limits: Sequence[int]
+    ) -> Sequence[int]:
         """Draft tokens of each request to verify, (num_requests,), from 0 to num_passes.
 
         Called after a step has drafted by the latest plan, if that had a rule, with the draft
-        model's confidences, (num_requests, num_passes), and the class of each request. Must not
-        depend on the drafted tokens themselves (`drafting.drafting_round`). Mutates the policy: it
-        sets the price of the next step.
+        model's confidences, (num_requests, num_passes), and the class of each request. `limits` has
+        the tokens that can be verified, (num_requests,), fewer than num_passes where a cap or a
+        grammar shortened the draft. No width may depend on the drafted tokens, so none on a limit;
+        the engine applies limits itself. Mutates the policy: it sets the price of the next step.
         """
         ...

@@ -58,10 +58,9 @@ class StepSample:
     """Class of each judged request, (num_judged,), such as "greedy": how it samples and what binds
     its answer. Empty where the engine does not report them."""
     confidences: tuple[tuple[float, ...], ...] = ()
-    """The draft model's confidence in each verified
-    draft token of each judged request, (num_judged,) tuples of `drafted` entries: the largest
-    probability of the distribution that the token was drawn from. Empty where the engine does not
-    report them."""
+    """The draft model's confidence in each verified draft token of each judged request, as
+    (num_judged,) tuples of `drafted` entries: the largest probability of the distribution that the
+    token was drawn from. Empty where the engine does not report them."""
     num_ended: int = 0
     """Requests whose answer ended in this step."""
     num_prefilling: int = 0
@@ -134,19 +133,26 @@ class EngineLoad:
     num_prefilling: int = 0
     """Requests that compute a part of their prompt and not its end: they yield no token, and
     nothing is drafted for them."""
+    num_undrafted: int = 0
+    """Requests that yield a token and take no drafts, because their cap is 0."""
     reports_confidences: bool = False
-    """Whether the engine reports confidences before it verifies,
-    and lets the policy choose how many drafts of each request are verified (`ChoosesWidths`)."""
+    """Whether the engine reports confidences before it verifies, and lets the policy choose how
+    many drafts of each request are verified (`ChoosesWidths`)."""
     ends_drafts_early: bool = False
     """Whether it also ends drafting before the planned length by `DraftPlan.rule`."""
     classes: Mapping[str, int] = field(default_factory=dict)
-    """Number of decoding requests by class (see `StepSample.classes`); empty where the engine does
-    not report them."""
+    """Number of requests that take drafts by class (see `StepSample.classes`); empty where the
+    engine does not report them."""
 
     @property
     def num_decoding(self) -> int:
-        """Requests that yield a token in this step; the plan's drafts are for these."""
+        """Requests that yield a token in this step."""
         return self.num_requests - self.num_prefilling
+
+    @property
+    def num_drafting(self) -> int:
+        """Requests that the plan's drafts are for."""
+        return self.num_decoding - self.num_undrafted
 
     def longest_allowed(self, draft_length: int) -> int:
         """The longest allowed length up to `draft_length` and the ceiling.

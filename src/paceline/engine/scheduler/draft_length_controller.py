@@ -19,6 +19,7 @@ from paceline.engine.scheduler.settings import PluginSettings, check_policy_para
 from paceline.engine.scheduler.telemetry import Telemetry
 from paceline.governor.acceptance.confidence_map import Floats
 from paceline.governor.costs.cost_table import CostTable
+from paceline.governor.drafting.draft_rule import DraftRule
 from paceline.governor.policy import ChoosesWidths, KnowsStepTime, Policy
 from paceline.governor.values import DraftPlan, EngineLoad, StepSample, longest_allowed
 from paceline.policy_registry import create_policy
@@ -110,7 +111,9 @@ class DraftLengthController:
             self._telemetry.planned(plan, is_safe_plan=False)
             return plan
 
-    def choose_widths(self, confidences: Floats, classes: Sequence[str]) -> Sequence[int] | None:
+    def choose_widths(
+        self, confidences: Floats, classes: Sequence[str], limits: Sequence[int]
+    ) -> Sequence[int] | None:
         """Return the policy's `ChoosesWidths.choose_widths`; None where it chooses none.
 
         Never raises: after any error it is None, and all drafts are verified.
@@ -120,7 +123,7 @@ class DraftLengthController:
             if not isinstance(policy, ChoosesWidths):
                 return None
             try:
-                widths = policy.choose_widths(confidences, classes)
+                widths = policy.choose_widths(confidences, classes, limits)
                 _check_widths(widths, confidences)
             except Exception as error:  # noqa: BLE001 - serving continues, with all drafts
                 self._count_error("choose_widths", error)
@@ -282,6 +285,10 @@ class DraftLengthController:
             )
         if not isinstance(plan.reason, str):
             raise TypeError(f"the reason of the plan is {plan.reason!r}; it must be a text")
+        if plan.rule is not None and not isinstance(plan.rule, DraftRule):
+            raise TypeError(
+                f"the rule of the plan is {plan.rule!r}; it must be a DraftRule or None"
+            )
         expected = plan.expected_tokens_per_s
         if expected is not None and not isinstance(expected, float | int):
             raise TypeError(f"expected_tokens_per_s is {expected!r}; it must be a float or None")

@@ -36,7 +36,8 @@ class GovernorDriver:
         trims_drafts: bool,
         drafter_rests: bool,
         allowed_lengths: tuple[int, ...] | None = None,
-        ends_drafts_early: bool = False,
+        reports_confidences: bool = False,
+        can_end_early: bool = True,
         sampler_fault: str | None,
         hooks: dict[str, str],
         reproducible_seeds: bool = False,
@@ -48,7 +49,8 @@ class GovernorDriver:
         the number of linear layers by kernel.
 
         `trims_drafts`: the drafter always drafts the maximum, and the surplus is removed here.
-        `ends_drafts_early`: the workers can do so and report confidences (`worker.early_stop`).
+        `reports_confidences`: the workers can do so, and with `can_end_early` also end drafts early
+        (`worker.early_stop`).
         `sampler_fault`: why sampled requests must not be speculated; None when they may.
         `reproducible_seeds`: requests that sample with a seed are not speculated. `recorder`
         records requests and steps while it is on; None refuses to record. `costs`: how the cost of
@@ -58,13 +60,14 @@ class GovernorDriver:
         self._lengths = RequestedLengths()
         self._classes = RequestClasses()
         self._drafts = ReportedDrafts(
-            controller, self._lengths, self._classes, is_possible=ends_drafts_early
+            controller, self._lengths, self._classes, is_possible=reports_confidences
         )
         self._observer = StepObserver(
             lengths=self._lengths,
             classes=self._classes,
             drafter_rests=drafter_rests,
             allowed_lengths=allowed_lengths,
+            can_end_early=can_end_early,
         )
         self._max_draft_length = max_draft_length
         self._trims_drafts = trims_drafts

@@ -34,7 +34,7 @@ from paceline.engine.scheduler.refusals import (
     refuse_ungovernable,
 )
 from paceline.engine.scheduler.settings import PluginSettings, parse_settings
-from paceline.engine.worker.early_stop import why_not_in_workers
+from paceline.engine.worker.early_stop import can_end_early, why_not_in_workers
 from paceline.engine.worker.resting_draft import drafter_rests
 from paceline.engine.worker.v2_draft_length import patch_workers
 from paceline.recording.records import SCHEMA_VERSION, Header
@@ -81,9 +81,9 @@ def start_governor(scheduler: Any, kernels: Mapping[str, int]) -> GovernorDriver
     if graphs_misfit:
         logger.error("Governor: every draft length is allowed: %s", graphs_misfit)
     allowed_lengths = None if graphs_misfit else captured_lengths(vllm_config)
-    early_stop_misfit = why_not_in_workers(executor)
-    if early_stop_misfit:
-        logger.info("Governor: drafts do not end early and all are verified: %s", early_stop_misfit)
+    confidences_misfit = why_not_in_workers(executor)
+    if confidences_misfit:
+        logger.info("Governor: drafts do not end early, all are verified: %s", confidences_misfit)
     calibration = _calibrate(scheduler, executor, settings, drafter, allowed_lengths)
     controller = DraftLengthController(
         settings,
@@ -101,7 +101,8 @@ def start_governor(scheduler: Any, kernels: Mapping[str, int]) -> GovernorDriver
         drafter_rests=rests,
         allowed_lengths=allowed_lengths,
         costs=None if calibration is None else calibration.message,
-        ends_drafts_early=not early_stop_misfit,
+        reports_confidences=not confidences_misfit,
+        can_end_early=can_end_early(vllm_config),
         sampler_fault=sampler_fault,
         hooks=hooks,
         kernels=kernels,

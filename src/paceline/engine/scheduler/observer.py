@@ -72,18 +72,20 @@ class StepObserver:
         *,
         drafter_rests: bool,
         allowed_lengths: tuple[int, ...] | None = None,
+        can_end_early: bool = True,
         lengths: RequestedLengths | None = None,
         classes: RequestClasses | None = None,
     ) -> None:
         """Create an observer without steps.
 
         `drafter_rests`: the draft model is skipped at length 0 and backfills its KV cache when
-        drafting resumes. `allowed_lengths` is passed on in every `EngineLoad`. `lengths` has the
-        caps of the requests; the observer notes each step's length in it. `classes` has their
-        classes.
+        drafting resumes. `allowed_lengths` is passed on in every `EngineLoad`. `can_end_early`:
+        workers that report confidences can also end drafts early. `lengths` has the caps of the
+        requests; the observer notes each step's length in it. `classes` has their classes.
         """
         self._drafter_rests = drafter_rests
         self._allowed_lengths = allowed_lengths
+        self._can_end_early = can_end_early
         self._in_flight: deque[_Step] = deque(maxlen=_MAX_IN_FLIGHT)
         self._lengths = RequestedLengths() if lengths is None else lengths
         self._classes = RequestClasses() if classes is None else classes
@@ -105,7 +107,7 @@ class StepObserver:
     ) -> EngineLoad:
         """Return the load of the step just scheduled, before vLLM advances its requests.
 
-        `reports_confidences`: the workers can report confidences and end drafts early.
+        `reports_confidences`: the workers can report confidences.
         """
         num_requests = len(output.num_scheduled_tokens)
         scheduled = list(map(requests.__getitem__, output.num_scheduled_tokens))
@@ -121,6 +123,9 @@ class StepObserver:
             prefilling = _prefilling(scheduled, computed, output.num_scheduled_tokens)
             if prefilling:
                 decoding = output.num_scheduled_tokens.keys() - prefilling
+        drafting, caps = decoding, self._lengths.capped(decoding)
+        if 0 in caps.values():
+            drafting = {name for name in decoding if caps.get(name) != 0}
         return EngineLoad(
             num_requests=num_requests,
             context_tokens=sum(computed),
@@ -129,9 +134,10 @@ class StepObserver:
             max_draft_length=max_draft_length,
             allowed_lengths=self._allowed_lengths,
             num_prefilling=num_requests - len(decoding),
+            num_undrafted=len(decoding) - len(drafting),
             reports_confidences=reports_confidences,
-            ends_drafts_early=reports_confidences,
-            classes=self._classes.count(decoding),
+            ends_drafts_early=reports_confidences and self._can_end_early,
+            classes=self._classes.count(drafting),
         )
 
     def step_scheduled(

@@ -34,7 +34,7 @@ class ReportedDrafts:
         *,
         is_possible: bool,
     ) -> None:
-        """`is_possible`: all workers can report confidences and end drafts early."""
+        """`is_possible`: all workers can report confidences."""
         self._controller = controller
         self._lengths = lengths
         self._classes = classes
@@ -94,7 +94,8 @@ class ReportedDrafts:
         if classes:
             confidences = confidences[rows]
             self._kept |= zip(names, confidences.tolist(), strict=True)
-            chosen = self._controller.choose_widths(confidences, classes)
+            limits = [len(requests[name].spec_token_ids) for name in names]
+            chosen = self._controller.choose_widths(confidences, classes, limits)
             for name, width in zip(names, chosen or repeat(num_passes)):  # noqa: B905 - no end
                 widths[name] = width
                 request = requests[name]

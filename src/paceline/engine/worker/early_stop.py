@@ -4,7 +4,8 @@ In a step with a `DraftOrder`, the confidences of each pass go to a `DraftingRou
 no more, an exception leaves vLLM's loop over the passes, and the tokens drawn so far are the
 proposal. The probabilities they were drawn from are kept with them, so that rejection sampling
 stays exact. The confidences return to the scheduler, which chooses how many tokens of each request
-are verified.
+are verified. On GPUs drafting does not end early: the host would have to wait for every pass. The
+confidences of all passes are read at once, with the draft tokens.
 
 For drafters that draft token by token through `SpecDecodeBaseProposer`, under synchronous
 scheduling: drafts of asynchronous steps have a fixed length. With tensor parallelism the first rank
@@ -27,7 +28,6 @@ from paceline.engine.compat.checks import check_hooks, unfit_for
 from paceline.engine.compat.executor import Executor
 from paceline.engine.compat.model_runner_loading import when_model_runner_loads
 from paceline.engine.worker.draft_orders import ORDER, REPORT, DraftOrder, DraftReport
-from paceline.governor.acceptance.confidence_map import Floats
 from paceline.governor.drafting.drafting_round import DraftingRound
 
 logger = logging.getLogger("vllm.paceline.early_stop")
@@ -46,7 +46,7 @@ def apply() -> bool:
 
 
 def why_not_in_workers(executor: Executor | None) -> str:
-    """Return why some worker cannot end drafts early and report confidences; "" if all can.
+    """Return why some worker cannot report confidences; "" if all can.
 
     Never raises.
     """
@@ -55,17 +55,24 @@ def why_not_in_workers(executor: Executor | None) -> str:
     try:
         answers: list[str] = executor.collective_rpc(why_not_in_worker)
     except Exception as error:
-        logger.exception("Paceline: the workers did not answer whether they can end drafts early")
+        logger.exception("Paceline: the workers did not answer whether they report confidences")
         return str(error)
     return next(filter(None, answers), "")
 
 
+def can_end_early(vllm_config: Any) -> bool:
+    """Return whether workers that report confidences can also end drafts early."""
+    return bool(vllm_config.device_config.device_type == "cpu")
+
+
 def why_not_in_worker(worker: Any) -> str:
-    """In the worker: return why it cannot end drafts early; "" if it can."""
+    """In the worker: return why it cannot report confidences; "" if it can."""
     runner = worker.model_runner
     if not hasattr(getattr(type(runner), "take_draft_token_ids", None), _MARK):
         return "this model runner is not wrapped"
     config = runner.vllm_config
+    if config.parallel_config.pipeline_parallel_size > 1:
+        return "pipeline parallelism is untested"
     speculative = config.speculative_config
     drafter = type(runner.drafter)
     if speculative.method not in _METHODS or speculative.parallel_drafting:
@@ -118,7 +125,7 @@ class _StepPasses:
         self._round: DraftingRound | None = None
         self._token_ids: list[Any] = []
         self._probs: list[Any] = []
-        self._confidences: list[Floats] = []
+        self._confidences: list[Any] = []
         self._failure = ""
         if self._group is None or self._group.rank_in_group == 0:
             with self._noting_failure():
@@ -132,8 +139,9 @@ class _StepPasses:
         if self._round is not None and not self._failure:
             with self._noting_failure():
                 confidences = confidences_of(probs, logits)
-                self._round.add_pass(confidences)
                 self._confidences.append(confidences)
+                if self._order.rule.ends_early:
+                    self._round.add_pass(confidences.numpy())
 
     def wants_more(self) -> bool:
         """Whether the ranks run another pass; waits for the first rank's answer."""
@@ -155,9 +163,15 @@ class _StepPasses:
 
     def report(self) -> DraftReport | None:
         """What the scheduler learns; None where nothing was drafted, and on other ranks."""
+        import torch
+
+        confidences = None
+        if self._confidences and not self._failure:
+            with self._noting_failure():
+                confidences = torch.stack(self._confidences, dim=1).cpu().numpy()
         if self._failure:
             return DraftReport(None, self._failure)
-        return DraftReport(np.stack(self._confidences, axis=1)) if self._confidences else None
+        return None if confidences is None else DraftReport(confidences)
 
     @contextlib.contextmanager
     def _noting_failure(self) -> Iterator[None]:
@@ -168,16 +182,15 @@ class _StepPasses:
             self._failure = f"{type(error).__name__}: {error}"
 
 
-def confidences_of(probs: Any, logits: Any) -> Floats:
-    """The largest probability of each request's distribution, (num_requests,).
+def confidences_of(probs: Any, logits: Any) -> Any:
+    """The largest probability of each request's distribution, (num_requests,), on their device.
 
     Both arguments have shape (num_requests, vocabulary). `probs` is None where the likeliest token
     is taken; the logits give its probability at temperature 1.
     """
     if probs is None:
         probs = logits.float().softmax(dim=-1)  # half the time of the logarithm of the sum
-    confidences: Floats = probs.amax(dim=-1).numpy()
-    return confidences
+    return probs.amax(dim=-1)
 
 
 def _start_round(runner: Any, order: DraftOrder, max_passes: int) -> DraftingRound:

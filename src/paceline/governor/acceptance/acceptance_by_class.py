@@ -13,23 +13,19 @@ from collections.abc import Mapping, Sequence
 from itertools import repeat
 from operator import mul
 
-from paceline.governor.acceptance.hazards import Hazards, Verdicts
-from paceline.governor.values import StepSample
+import numpy as np
 
-_MAX_CLASSES = 64
-"""Classes that are told apart; any more share one."""
-ANY_CLASS = ""
-"""The class of requests whose class is not stated."""
+from paceline.governor.acceptance.confidence_map import Floats, Ints
+from paceline.governor.acceptance.hazards import Hazards
+from paceline.governor.acceptance.per_class import ANY_CLASS, PerClass
+from paceline.governor.values import StepSample
 
 
 class AcceptanceByClass:
     """Learns `Hazards` for each class that it meets."""
 
     def __init__(self, max_draft_length: int) -> None:
-        self._max = max_draft_length
-        self._hazards: dict[str, Hazards] = {}
-        self.num_learned = 0
-        """Steps that taught something. Read only."""
+        self._hazards = PerClass(lambda: Hazards(max_draft_length))
 
     def observe(self, sample: StepSample) -> None:
         """Count one step's verdicts. Cheap even for hundreds of requests."""
@@ -50,31 +46,46 @@ class AcceptanceByClass:
             for (name, *draft), num_drafts in Counter(drafts).items():
                 by_class.setdefault(name, {})[draft[0], draft[1], draft[2]] = num_drafts
         for name, verdicts in by_class.items():
-            self._learn(name, verdicts)
+            self._hazards[name].learn(verdicts)
+
+    def learn_dropped(self, classes: Sequence[str], survival: Floats, widths: Ints) -> None:
+        """Count the tokens of one step that are not verified, by the chances that they have.
+
+        Without them, acceptance would be that of the tokens with the highest chances, and nothing
+        would be learned while no token is worth its price. `survival` has shape (num_requests,
+        num_passes), the others (num_requests,).
+        """
+        num_requests, num_passes = survival.shape
+        dropped = np.arange(num_passes) >= widths[:, None]
+        if not dropped.any():
+            return
+        before = np.hstack((np.ones((num_requests, 1)), survival[:, :-1]))
+        both = np.stack((np.where(dropped, before, 0.0), np.where(dropped, survival, 0.0)), axis=1)
+        names = np.array(classes)
+        for name in dict.fromkeys(classes):
+            rows = names == name
+            reached, accepted = both[rows].sum(axis=0).tolist()
+            self._hazards[name].learn_dropped(
+                reached,
+                accepted,
+                num_drafts=int(rows.sum()),
+                num_empty=int((widths[rows] == 0).sum()),
+            )
 
     def hazards(self, name: str) -> Hazards:
         """Those of one class; of a new one the prior."""
-        found = self._hazards.get(name)
-        if found is None:
-            if len(self._hazards) >= _MAX_CLASSES:
-                name = ANY_CLASS
-            found = self._hazards.setdefault(name, Hazards(self._max))
-        return found
+        return self._hazards[name]
 
     def survival(self, classes: Mapping[str, int]) -> Sequence[float]:
         """P(at least j tokens accepted) of a request of this mixture, shape (max_draft_length,).
 
         `classes` has the number of requests of each class; empty for requests without one.
         """
-        return _mean(classes, [self.hazards(name).survival for name in classes or (ANY_CLASS,)])
+        return _mean(classes, [self._hazards[name].survival for name in classes or (ANY_CLASS,)])
 
     def offered(self, classes: Mapping[str, int]) -> Sequence[float]:
         """P(at least j tokens offered), likewise."""
-        return _mean(classes, [self.hazards(name).offered for name in classes or (ANY_CLASS,)])
-
-    def _learn(self, name: str, verdicts: Verdicts) -> None:
-        self.hazards(name).learn(verdicts)
-        self.num_learned += 1
+        return _mean(classes, [self._hazards[name].offered for name in classes or (ANY_CLASS,)])
 
 
 def _mean(classes: Mapping[str, int], rows: Sequence[Sequence[float]]) -> Sequence[float]:

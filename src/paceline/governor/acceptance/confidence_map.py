@@ -9,8 +9,9 @@ text is off by 0.06 to 0.10, one per class by 0.03 to 0.045; the entropy, the po
 before add nothing (docs/experiments/governor.md).
 
 Learned by Newton's steps on the log-likelihood of verdicts, with forgetting. Tokens beyond the
-first rejection have no verdict. Tokens that were not verified have none either: those are the ones
-with a low chance, so the map sees them seldom."""
+first rejection have no verdict. Tokens that were not verified have none either; as only their
+confidence decided that, the map of the others is not biased.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,10 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
+from paceline.governor.acceptance.per_class import PerClass
+
 Floats = npt.NDArray[np.floating]
+Ints = npt.NDArray[np.integer]
 
 # All chosen empirically on recorded drafts.
 _FIRST = (1.2, 0.6)
@@ -31,7 +35,6 @@ _MEMORY = 600.0
 _STEP_VERDICTS = 16.0
 _CURVATURE = 0.02
 _LEAST = 1e-5
-_MAX_CLASSES = 64
 
 
 def logits_of(probabilities: Floats) -> Floats:
@@ -76,23 +79,15 @@ class ConfidenceMaps:
     """Learns the map of each class that it meets."""
 
     def __init__(self) -> None:
-        self._maps: dict[str, _Map] = {}
+        self._maps = PerClass(_Map)
 
     def coefficients(self, classes: Mapping[str, int]) -> dict[str, tuple[float, float]]:
         """Intercept and slope of each of these classes."""
-        maps = {name: self._map(name) for name in classes}
+        maps = {name: self._maps[name] for name in classes}
         return {name: (found.intercept, found.slope) for name, found in maps.items()}
 
     def learn(self, name: str, logits: Floats, accepted: Floats) -> None:
         """Learn verdicts on tokens of one class: logits of their confidences, and 1 or 0; shape
         (num_tokens,) each."""
         if len(logits):
-            self._map(name).learn(logits, accepted)
-
-    def _map(self, name: str) -> _Map:
-        found = self._maps.get(name)
-        if found is None:
-            if len(self._maps) >= _MAX_CLASSES:
-                name = ""
-            found = self._maps.setdefault(name, _Map())
-        return found
+            self._maps[name].learn(logits, accepted)

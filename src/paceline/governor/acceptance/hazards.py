@@ -26,7 +26,7 @@ speculation: Leviathan et al., arXiv 2211.17192.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 # All chosen empirically on recorded drafts of seven kinds of text.
 _MEMORY = 24.0
@@ -53,8 +53,6 @@ class Hazards:
         self._accepted = [0.0] * max_draft_length
         self._requested = [0.0] * max_draft_length
         self._offered = [0.0] * max_draft_length
-        self.accept = [0.0] * max_draft_length
-        """P(accepted | offered, the one before accepted), shape (max_draft_length,). Read only."""
         self.offered = [0.0] * max_draft_length
         """P(at least j tokens offered) for j = 1…max, shape (max_draft_length,). Read only."""
         self.survival = [0.0] * max_draft_length
@@ -63,7 +61,7 @@ class Hazards:
 
     def learn(self, verdicts: Verdicts) -> None:
         """Count one step's verdicts; some drafts, none of them longer than requested."""
-        length = len(self.accept)
+        length = len(self.survival)
         num_drafts = sum(verdicts.values())
         scale = min(1.0, _STEP_VERDICTS / num_drafts)
         # Weights by the last position that a draft counts at; position j has those from j on.
@@ -91,6 +89,27 @@ class Hazards:
                 sums[position] = kept * sums[position] + total
         self._refresh()
 
+    def learn_dropped(
+        self,
+        reached: Sequence[float],
+        accepted: Sequence[float],
+        *,
+        num_drafts: int,
+        num_empty: int,
+    ) -> None:
+        """Count the drafts of one step that were not verified, by their chances.
+
+        `reached` has the expected number of them by position whose tokens before are accepted, and
+        `accepted` of those that would be accepted too, of one shape, (num_passes,). The step had
+        `num_drafts`, and of `num_empty` nothing was verified.
+        """
+        scale = min(1.0, _STEP_VERDICTS / num_drafts)
+        keep = math.exp(-scale * num_empty / _MEMORY)
+        for sums, weights in ((self._judged, reached), (self._accepted, accepted)):
+            for position, weight in enumerate(weights):
+                sums[position] = keep * sums[position] + scale * weight
+        self._refresh()
+
     def _refresh(self) -> None:
         accept, survival, offered = _FIRST_ACCEPT, 1.0, 1.0
         for position, judged in enumerate(self._judged):
@@ -100,6 +119,5 @@ class Hazards:
             )
             offered *= offer
             survival *= offer * accept
-            self.accept[position] = accept
             self.offered[position] = offered
             self.survival[position] = survival

@@ -54,13 +54,19 @@ def plan(policy: Policy, load: EngineLoad, when: str) -> DraftPlan:
 
 
 def choose_widths(
-    policy: ChoosesWidths, confidences: Floats, classes: Sequence[str], when: str
+    policy: ChoosesWidths,
+    confidences: Floats,
+    classes: Sequence[str],
+    when: str,
+    limits: Sequence[int] | None = None,
 ) -> Sequence[int]:
-    """The widths that it chooses, checked against the promises about them alone."""
+    """The widths that it chooses, checked against the promises about them alone; without limits
+    where None."""
     num_requests, num_passes = confidences.shape
     given = confidences.copy()
+    limits = [num_passes] * num_requests if limits is None else limits
     try:
-        widths = policy.choose_widths(given, classes)
+        widths = policy.choose_widths(given, classes, limits)
     except Exception as error:
         raise Broken(f"choose_widths raised {_shown(error)} {when}") from error
     if given.tobytes() != confidences.tobytes():

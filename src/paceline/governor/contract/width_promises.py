@@ -43,7 +43,8 @@ def keeps_widths_within_the_drafts(make_policy: MakePolicy, ceiling: int) -> Non
         for num_passes in (1, ceiling):
             ordinary = varied_confidences(spread, num_requests, num_passes)
             absurd = np.resize(_ABSURD, (num_requests, num_passes))
-            choose_widths(policy, ordinary, classes, f"in step {step}")
+            limits = [number % (num_passes + 1) for number in range(num_requests)]
+            choose_widths(policy, ordinary, classes, f"in step {step}", limits)
             choose_widths(policy, absurd, classes, f"with absurd confidences, in step {step}")
     _drive(policy, Spread(3), _NUM_STEPS, ceiling, "after absurd confidences")
 
@@ -51,13 +52,14 @@ def keeps_widths_within_the_drafts(make_policy: MakePolicy, ceiling: int) -> Non
 def chooses_widths_before_the_tokens(make_policy: MakePolicy, ceiling: int) -> None:
     """Whether token j is verified follows from what is known before it is drawn.
 
-    Two policies with the same past get confidences that agree in the first passes only. What they
-    keep of those must agree; else the emitted tokens would not follow the target's law.
+    Two policies with the same past get confidences that agree in the first passes only, and other
+    limits, since a grammar cuts a draft by its tokens. What they keep of those passes must agree;
+    else the emitted tokens would not follow the target's law.
     """
     for num_steps in range(0, _NUM_STEPS, 4):
         known = 1 + num_steps % max(ceiling - 1, 1)
         kept = []
-        for later in (0.95, 0.05):
+        for later, limit in ((0.95, ceiling), (0.05, 0)):
             policy = build(make_policy)
             if not isinstance(policy, ChoosesWidths):
                 return
@@ -67,12 +69,14 @@ def chooses_widths_before_the_tokens(make_policy: MakePolicy, ceiling: int) -> N
             plan(policy, load, f"in step {num_steps}")
             confidences = varied_confidences(spread, _NUM_REQUESTS, ceiling)
             confidences[:, known:] = later
-            widths = choose_widths(policy, confidences, [*load.classes] * 2, f"in step {num_steps}")
+            classes, limits = [*load.classes] * 2, [limit] * _NUM_REQUESTS
+            widths = choose_widths(policy, confidences, classes, f"in step {num_steps}", limits)
             kept.append([min(width, known) for width in widths])
         if kept[0] != kept[1]:
             raise Broken(
                 f"in step {num_steps}, of the first {known} tokens of each request, {kept[0]} are "
-                f"verified, but {kept[1]} where later tokens have other confidences"
+                f"verified, but {kept[1]} where later tokens have other confidences and drafts "
+                "other limits"
             )
 
 

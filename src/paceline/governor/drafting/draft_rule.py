@@ -6,6 +6,7 @@ the rule and the distributions that the tokens were drawn from; see `drafting_ro
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -24,3 +25,9 @@ class DraftRule:
     (max_draft_length - 1,)."""
     ends_early: bool
     """Whether drafting may end before the planned length."""
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.least_survival < math.inf:
+            raise ValueError(
+                f"least_survival is {self.least_survival}; it must be finite and not negative"
+            )

@@ -1,4 +1,4 @@
-"""`DraftingRound`: follow the drafts of one step, end them, and choose what is verified.
+"""Follow the drafts of one step, end them, and choose what is verified.
 
 With s(i, j) the chance that token j of request i is reached and accepted, the product of the mapped
 confidences of its tokens 1 to j:
@@ -12,10 +12,10 @@ logit(next) = 0.3 + 0.8 * logit(last).
 
 Lossless: whether token j is kept depends on the draft tokens before it and on the distribution that
 token j was drawn from, and on the rule, which was fixed before. It never depends on token j itself,
-nor on what is drawn after it. A kept token is verified as ever; the first token that is dropped is
-drawn from the target's distribution. (A rule that drops a token for its own probability is biased,
-and so is a price computed from this step's own drafts; both are enumerated in
-tests/unit/governor/drafting/test_lossless.py.)
+nor on what is drawn after it. A kept token is verified as in any other step; the first token that
+is dropped is drawn from the target's distribution. (A rule that drops a token for its own
+probability is biased, and so is a price computed from this step's own drafts; both are enumerated
+in tests/unit/governor/drafting/test_lossless.py.)
 """
 
 from __future__ import annotations
@@ -23,12 +23,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
-from paceline.governor.acceptance.confidence_map import Floats, logits_of, sigmoid
+from paceline.governor.acceptance.confidence_map import Floats, Ints, logits_of, sigmoid
 from paceline.governor.drafting.draft_rule import DraftRule
-
-Ints = npt.NDArray[np.integer]
 
 _NEXT_INTERCEPT, _NEXT_SLOPE = 0.3, 0.8
 """Fitted on recorded drafts; learning them online gained nothing."""
@@ -36,8 +33,23 @@ _PASSES_AHEAD = 2
 _UNMAPPED = (0.0, 1.0)
 
 
+def survival_of(rule: DraftRule, classes: Sequence[str], confidences: Floats) -> Floats:
+    """s(i, j), of the shape of `confidences`, (num_requests, num_passes); `classes` has the class
+    of each request."""
+    intercepts, slopes = _maps_of(rule, classes)
+    logits = intercepts[:, None] + slopes[:, None] * logits_of(confidences)
+    survival: Floats = np.cumprod(sigmoid(logits), axis=1)
+    return survival
+
+
+def widths_of(rule: DraftRule, survival: Floats) -> Ints:
+    """w(i), shape (num_requests,)."""
+    widths: Ints = (survival >= rule.least_survival).sum(axis=1)
+    return widths
+
+
 class DraftingRound:
-    """The passes of one step. Not reusable.
+    """Ends the passes of one step. Not reusable.
 
     >>> rule = DraftRule({"greedy": (0.0, 1.0)}, 0.2, (0.5, 0.5, 0.5), ends_early=True)
     >>> drafting = DraftingRound(rule, ["greedy", "greedy"])
@@ -45,42 +57,34 @@ class DraftingRound:
     >>> drafting.wants_more()
     True
     >>> drafting.add_pass(np.array([0.3, 0.9]))
-    >>> drafting.wants_more(), drafting.widths()
-    (False, [2, 0])
+    >>> drafting.wants_more()
+    False
     """
 
     def __init__(self, rule: DraftRule, classes: Sequence[str], limits: Ints | None = None) -> None:
         """`classes` has the class of each request, in the order of all arrays. `limits` has the
         most tokens of each request that can be verified, 0 for one that takes no drafts; None sets
         no limits."""
-        rows = {name: row for row, name in enumerate(dict.fromkeys(classes))}
-        maps = np.array([rule.maps.get(name, _UNMAPPED) for name in rows]).reshape(-1, 2)
-        row_of_request = np.array([rows[name] for name in classes], np.intp)
         self._rule = rule
         self._limits = limits
-        self._intercepts, self._slopes = maps[row_of_request].T
+        self._intercepts, self._slopes = _maps_of(rule, classes)
         self._logits = np.zeros(len(classes))
-        self._survival: list[Floats] = []
-
-    @property
-    def survival(self) -> Floats:
-        """s(i, j), shape (num_requests, num_passes)."""
-        shape = (len(self._survival), len(self._logits))
-        return np.array(self._survival).reshape(shape).T
+        self._survival = np.ones(len(classes))
+        self._num_passes = 0
 
     def add_pass(self, confidences: Floats) -> None:
         """Note the confidences of the tokens of one pass, shape (num_requests,)."""
         self._logits = self._intercepts + self._slopes * logits_of(confidences)
-        before = self._survival[-1] if self._survival else 1.0
-        self._survival.append(before * sigmoid(self._logits))
+        self._survival = self._survival * sigmoid(self._logits)
+        self._num_passes += 1
 
     def wants_more(self) -> bool:
         """Whether another pass is worth its time; always True before the first, and where drafting
         may not end early."""
-        rule, num_passes = self._rule, len(self._survival)
+        rule, num_passes = self._rule, self._num_passes
         if not rule.ends_early or not num_passes:
             return True
-        survival, logits = self._survival[-1], self._logits
+        survival, logits = self._survival, self._logits
         gain = price = 0.0
         prices = rule.pass_tokens[num_passes - 1 : num_passes - 1 + _PASSES_AHEAD]
         for position, pass_tokens in enumerate(prices, start=num_passes):
@@ -95,10 +99,10 @@ class DraftingRound:
                 return True
         return False
 
-    def widths(self) -> list[int]:
-        """Tokens of each request that are verified, shape (num_requests,)."""
-        widths = (self.survival >= self._rule.least_survival).sum(axis=1)
-        if self._limits is not None:
-            widths = np.minimum(widths, self._limits)
-        chosen: list[int] = widths.tolist()
-        return chosen
+
+def _maps_of(rule: DraftRule, classes: Sequence[str]) -> tuple[Floats, Floats]:
+    """Intercept and slope of each request's map, (num_requests,) each."""
+    rows = {name: row for row, name in enumerate(dict.fromkeys(classes))}
+    maps = np.array([rule.maps.get(name, _UNMAPPED) for name in rows]).reshape(-1, 2)
+    intercepts, slopes = maps[np.array([rows[name] for name in classes], np.intp)].T
+    return intercepts, slopes

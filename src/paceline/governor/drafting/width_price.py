@@ -4,17 +4,18 @@ The best set of tokens to verify is the q most probable ones, with q the maximum
 
     (n + survival of the q most probable tokens) / seconds(q)
 
-over all tokens that were drafted. The survival of the last token of that set is what a token must
-have to be worth its time: the price. It is right also where the costs have a stair or a bend, where
-one more token costs nothing up to some number, and much beyond it. A price computed from this
+over all tokens that were drafted, with n requests that yield a token. The survival of the last
+token of that set is what a token must have to be worth its time: the price. It is right also where
+the costs have a stair or a bend, where one more token costs nothing up to some number, and much
+beyond it. A price computed from this
 step's own drafts would depend on tokens that it judges, so the price of one step applies in the
 next one.
 
     log(price) += gain * (log(price of this step) - log(price))
 
-If all tokens are in the best set, more of them would be: the price falls by a fifth. Where another
-number of requests runs than in the step before, the price begins anew, with what a token of average
-width costs.
+If all tokens are in the best set, more of them would be: the price falls by a fifth. Where the
+number of requests has changed by half since the step before, the price begins anew, with what a
+token of average width costs.
 """
 
 from __future__ import annotations
@@ -79,14 +80,21 @@ class WidthPrice:
         """Nothing is drafted: the price begins anew."""
         self._price = None
 
-    def settle(self, survival: Floats, steps_s: Callable[[Sequence[int]], Sequence[float]]) -> None:
-        """Learn the price from the drafts of one step, survivals of shape (num_requests,
-        num_passes). `steps_s` has the seconds of steps that verify these numbers of draft tokens.
+    def settle(
+        self,
+        num_decoding: int,
+        survival: Floats,
+        steps_s: Callable[[Sequence[int]], Sequence[float]],
+    ) -> None:
+        """Learn the price from the drafts of a step in which `num_decoding` requests yield a token.
+
+        `survival` has the drafts that could be verified, (num_drafts,). `steps_s` has the seconds
+        of steps that verify these numbers of draft tokens.
         """
         if self._price is None or not survival.size:
             return
-        falling = np.sort(survival.ravel())[::-1]
-        yields = len(survival) + np.concatenate(([0.0], np.cumsum(falling)))
+        falling = np.sort(survival)[::-1]
+        yields = num_decoding + np.concatenate(([0.0], np.cumsum(falling)))
         numbers = np.linspace(0, len(falling), min(len(falling), _MAX_COMPARED) + 1).astype(int)
         rates = yields[numbers] / steps_s(numbers.tolist())
         best = int(rates.argmax())

@@ -10,8 +10,8 @@ tokens: a token is verified while its chance is worth its price (`drafting`). Wh
 also end early, a step may draft up to the ceiling, and stops when no further pass is worth its
 time.
 
-At length 0 nothing is learned about acceptance. So one step in 2 drafts one token, and ever fewer
-while that shows nothing new, down to one in 128 (`undrafted_pause`).
+At length 0 nothing is learned about acceptance. So one step in 2 has a test draft of one token, and
+fewer and fewer while that shows nothing new, down to one in 128 (`undrafted_pause`).
 
 With an objective for the time between two chunks of an answer, lengths whose step would take longer
 are left out: goodput under a constraint.
@@ -25,13 +25,14 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from paceline.governor.acceptance.acceptance_by_class import ANY_CLASS, AcceptanceByClass
+from paceline.governor.acceptance.acceptance_by_class import AcceptanceByClass
 from paceline.governor.acceptance.confidence_map import ConfidenceMaps, Floats, logits_of
+from paceline.governor.acceptance.per_class import ANY_CLASS
 from paceline.governor.costs.cost_model import CostModel
 from paceline.governor.costs.cost_table import CostTable
 from paceline.governor.costs.prompt_share import PromptShare
 from paceline.governor.drafting.draft_rule import DraftRule
-from paceline.governor.drafting.drafting_round import DraftingRound
+from paceline.governor.drafting.drafting_round import survival_of, widths_of
 from paceline.governor.drafting.width_price import WidthPrice
 from paceline.governor.forecast import StepForecast, make_forecast
 from paceline.governor.policies.undrafted_pause import UndraftedPause
@@ -72,15 +73,20 @@ class GoodputPolicy:
         self._price = WidthPrice()
         self._load: EngineLoad | None = None
         self._rule: DraftRule | None = None
-        self._is_off = False
+        self._length = 0
+        self._test_length = 0
         self._first_learned = 0
         self.step_seconds: Sequence[float] = ()
         """See `KnowsStepTime`."""
 
     def observe(self, sample: StepSample) -> None:
         """Learn acceptance from every step, cost from the clean ones."""
-        if self._is_off and sample.drafted and self._exceeds_expectation(sample):
-            self._pause.look_again()
+        if (
+            self._test_length
+            and sample.requested_draft_length == self._test_length
+            and self._exceeds_expectation(sample)
+        ):
+            self._pause.repeat()
         self._acceptance.observe(sample)
         self._cost.observe(sample)
         self._prompts.observe(sample)
@@ -88,50 +94,67 @@ class GoodputPolicy:
             self._learn_confidences(sample)
 
     def plan(self, load: EngineLoad) -> DraftPlan:
-        """The best length; at 0 now and then a look at what a draft would do."""
+        """The best length; at 0 now and then a test draft."""
         self._load, self._rule = load, None
-        if load.num_requests == 0 or load.max_draft_length == 0:
+        lengths = load.allowed_below(load.max_draft_length + 1)
+        if load.num_requests == 0 or len(lengths) == 1:
             return DraftPlan(0, "no requests or no drafting allowed")
+        if load.num_drafting == 0:  # one pass keeps the draft model up with the prompts
+            return DraftPlan(lengths[1] if self._length else 0, "no request takes drafts")
         forecast = make_forecast(load, self._acceptance, self._cost, self._prompts)
-        self.step_seconds = forecast.seconds
-        forecast = self._weigh(load, forecast).within(self._max_step_s)
-        lengths = load.allowed_below(len(forecast.values))
+        has_unit = self._cost.has_unit
+        self.step_seconds = forecast.seconds if has_unit else ()
+        forecast = self._weigh(load, forecast)
+        if has_unit:
+            forecast = forecast.within(self._max_step_s)
+            lengths = load.allowed_below(len(forecast.values))
         length = forecast.best(lengths)
         if self.chooses_widths and load.reports_confidences and len(lengths) > 1:
             self._rule = self._rule_for(load, forecast, max(length, lengths[1]))
             if load.ends_drafts_early:
                 is_worth = self._is_worth_starting(load, self._rule, lengths[-1])
                 length = lengths[-1] if is_worth else 0
-        if length == 0:
-            self._is_off, self._rule = True, None
+        self._length = length
+        if length:
+            self._test_length = 0
+            self._pause.ended()
+        else:
+            self._rule = None
             self._price.forget()
             if len(lengths) > 1 and self._pause.is_over(load.num_requests, load.classes):
-                return DraftPlan(lengths[1], "off: one draft to see acceptance", is_exploring=True)
-        else:
-            self._is_off = False
-            self._pause.ended()
+                self._test_length = lengths[1]
+                return DraftPlan(lengths[1], "off: one test draft", is_exploring=True)
+        rate = forecast.tokens[length] / forecast.seconds[length]
         return DraftPlan(
             length,
             self._reason(length, load, forecast),
-            expected_tokens_per_s=forecast.tokens[length] / forecast.seconds[length],
+            expected_tokens_per_s=rate if has_unit else None,
             rule=self._rule,
         )
 
-    def choose_widths(self, confidences: Floats, classes: Sequence[str]) -> Sequence[int]:
+    def choose_widths(
+        self, confidences: Floats, classes: Sequence[str], limits: Sequence[int]
+    ) -> Sequence[int]:
         """See `ChoosesWidths`."""
         num_requests, num_passes = confidences.shape
-        if self._rule is None or self._load is None or not confidences.size:
+        load, rule = self._load, self._rule
+        if rule is None or load is None or not confidences.size:
             return [num_passes] * num_requests
-        drafting = DraftingRound(self._rule, classes)
-        for column in confidences.T:
-            drafting.add_pass(column)
-        widths, load, cost = drafting.widths(), self._load, self._cost
-
-        def steps_s(verified_tokens: Sequence[int]) -> Sequence[float]:
-            return cost.steps_s(load.num_requests, load.context_tokens, verified_tokens, num_passes)
-
-        self._price.settle(drafting.survival, steps_s)
-        return widths
+        survival = survival_of(rule, classes, confidences)
+        widths = widths_of(rule, survival)
+        # Where drafting does not end early, its length is chosen for what will be verified of it.
+        dropped_from = widths if rule.ends_early else np.where(widths == 0, 0, num_passes)
+        self._acceptance.learn_dropped(classes, survival, dropped_from)
+        is_possible = np.arange(num_passes) < np.array(limits)[:, None]
+        self._price.settle(
+            load.num_decoding,
+            survival[is_possible],
+            lambda verified_tokens: self._cost.steps_s(
+                load.num_requests, load.context_tokens, verified_tokens, num_passes
+            ),
+        )
+        chosen: list[int] = widths.tolist()
+        return chosen
 
     def _weigh(self, load: EngineLoad, forecast: StepForecast) -> StepForecast:
         """The forecast whose values are the objective of this policy."""
@@ -140,7 +163,7 @@ class GoodputPolicy:
     def _rule_for(self, load: EngineLoad, forecast: StepForecast, length: int) -> DraftRule:
         """`length` is the best uniform one."""
         cost, num_requests = self._cost, load.num_requests
-        num_tokens = max(load.num_decoding, 1) * length
+        num_tokens = load.num_drafting * length
         step_s = cost.steps_s(
             num_requests, load.context_tokens, (2.0 / 3.0 * num_tokens, num_tokens), 0
         )
@@ -149,7 +172,7 @@ class GoodputPolicy:
             maps=self._maps.coefficients(_classes_of(load)),
             draft_s=cost.drafts_s(num_requests, load.context_tokens),
             first_rate=forecast.tokens[length] / forecast.seconds[length],
-            first_price_s=(step_s[1] - step_s[0]) / max(num_tokens / 3.0, 1.0),
+            first_price_s=(step_s[1] - step_s[0]) / (num_tokens / 3.0),
             ends_early=load.ends_drafts_early,
         )
 
@@ -208,7 +231,7 @@ class GoodputPolicy:
 
 
 def _classes_of(load: EngineLoad) -> Mapping[str, int]:
-    return load.classes or {ANY_CLASS: load.num_decoding}
+    return load.classes or {ANY_CLASS: load.num_drafting}
 
 
 POLICY = PolicyDefinition(

@@ -73,7 +73,7 @@ class LatencyPolicy(GoodputPolicy):
 def weigh_slowest(forecast: StepForecast, lasting_share: float) -> StepForecast:
     """The forecast with new values: the rate of the slowest answers, times the number of requests.
 
-    >>> even = StepForecast([4.0, 6.0], [0.02, 0.03], [200.0, 200.0])  # half of the drafts accepted
+    >>> even = StepForecast([1.0, 1.5], [4.0, 6.0], [0.02, 0.03], [200.0, 200.0])  # half accepted
     >>> weigh_slowest(even, lasting_share=0.0).values  # all requests alike
     [200.0, 200.0]
     >>> [round(value) for value in weigh_slowest(even, lasting_share=0.04).values]
@@ -81,13 +81,10 @@ def weigh_slowest(forecast: StepForecast, lasting_share: float) -> StepForecast:
     >>> [round(value) for value in weigh_slowest(even, lasting_share=1.0).values]  # half are hard
     [200, 133]
     """
-    num_requests = forecast.tokens[0]  # at length 0 each gets one
     squares = 0.0
     values = [forecast.values[0]]
-    for length, (before, tokens) in enumerate(pairwise(forecast.tokens), start=1):
-        survival = (tokens - before) / num_requests
-        squares += (2 * length - 1) * survival
-        mean = tokens / num_requests
+    for length, (before, mean) in enumerate(pairwise(forecast.yields), start=1):
+        squares += (2 * length - 1) * (mean - before)
         variance = max(squares - (mean - 1.0) ** 2, 0.0)
         slowest = mean - _NORMAL_99 * math.sqrt(lasting_share * variance)
         values.append(forecast.values[length] * max(slowest, 1.0) / mean)

@@ -1,0 +1,26 @@
+"""`PerClass`: one estimate for each class of request, in bounded number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+Estimate = TypeVar("Estimate")
+
+ANY_CLASS = ""
+"""The class of requests whose class is not stated."""
+_MAX_CLASSES = 64
+"""Classes with an estimate of their own; all further ones share one."""
+
+
+class PerClass(dict[str, Estimate]):
+    """Creates the estimate of a class when it is first read."""
+
+    def __init__(self, create: Callable[[], Estimate]) -> None:
+        super().__init__()
+        self._create = create
+
+    def __missing__(self, name: str) -> Estimate:
+        if len(self) >= _MAX_CLASSES and name != ANY_CLASS:
+            return self[ANY_CLASS]
+        return self.setdefault(name, self._create())
