@@ -18,7 +18,13 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from benchmarks.governor.recorded_drafts.arms import build_arm, fixed_arm
-from benchmarks.governor.recorded_drafts.machines import MACHINES, Machine, build_machine
+from benchmarks.governor.recorded_drafts.machines import (
+    MACHINES,
+    Machine,
+    TableCost,
+    build_machine,
+    measured_machine,
+)
 from benchmarks.governor.recorded_drafts.recordings import Recordings, read_recordings
 from benchmarks.governor.recorded_drafts.replay import Replay
 from benchmarks.governor.recorded_drafts.scoring import ArmScore, Run, score_arms
@@ -27,6 +33,7 @@ from benchmarks.governor.report.tables import table
 from benchmarks.governor.simulate import rounded
 from benchmarks.results_file import ResultFile, add_allow_dirty
 from paceline.bench.results.environment import describe_environment
+from paceline.governor.costs.cost_table import dict_of
 
 DEFAULT_ARMS = ("ema", "goodput", "clairvoyant")
 _EXAMPLES = """examples:
@@ -72,15 +79,20 @@ def main() -> None:
     environment = asdict(describe_environment(sys.argv))
     today = time.strftime("%Y-%m-%d", time.gmtime())
     recordings = read_recordings()
+    machines = [
+        build_machine(name, gpu_pass_sync_s=1e-6 * arguments.sync_us) for name in arguments.machine
+    ]
+    if arguments.costs is not None:
+        machines = [measured_machine(arguments.costs)]
     files = {
-        name: ResultFile(
-            arguments.results / f"governor-recorded-drafts-{arguments.trace}-{name}-{today}.json",
+        machine: ResultFile(
+            arguments.results
+            / f"governor-recorded-drafts-{arguments.trace}-{machine.name}-{today}.json",
             allow_dirty=arguments.allow_dirty,
         )
-        for name in arguments.machine
+        for machine in machines
     }
-    for name, file in files.items():
-        machine = build_machine(name, gpu_pass_sync_s=1e-6 * arguments.sync_us)
+    for machine, file in files.items():
         runs = [
             run_trace(arguments.trace, machine, recordings, seed, arguments.arms)
             for seed in range(arguments.seeds)
@@ -91,7 +103,8 @@ def main() -> None:
             "schema_version": 1,
             "kind": "governor on recorded drafts",
             "environment": environment,
-            "machine": name,
+            "machine": machine.name,
+            "costs": dict_of(machine.cost.table) if isinstance(machine.cost, TableCost) else None,
             "trace": arguments.trace,
             "gpu_pass_sync_us": arguments.sync_us,
             "seeds": arguments.seeds,
@@ -99,7 +112,8 @@ def main() -> None:
             "runs": [asdict(run) for run in runs],
         }
         file.write(rounded(document))
-        print(f"## {name}, {arguments.trace}, {arguments.seeds} seeds\n\n{render_scores(scores)}\n")
+        title = f"## {machine.name}, {arguments.trace}, {arguments.seeds} seeds"
+        print(f"{title}\n\n{render_scores(scores)}\n")
         print(f"written: {file.path}\n", flush=True)
 
 
@@ -109,6 +123,12 @@ def _parse() -> argparse.Namespace:
     )
     add = parser.add_argument
     add("--machine", nargs="+", choices=MACHINES, default=list(MACHINES), metavar="NAME")
+    add(
+        "--costs",
+        type=Path,
+        metavar="FILE",
+        help="a table that an engine stored, in ~/.cache/paceline/costs, instead of --machine",
+    )
     add("--trace", choices=TRACES, default=TRACES[0])
     add("--seeds", type=int, default=8, metavar="N", help="seeds 0 to N - 1; at least 2")
     add(

@@ -1,24 +1,29 @@
-"""Machines of the replay: a two-core CPU and two GPU rooflines, their calibration and noise.
+"""Machines of the replay: a two-core CPU, two GPU rooflines, or a measured table of costs.
 
-All of it is a model. The CPU's figures are fitted to recorded steps; those named after GPUs are the
-policy simulator's profiles, derived from data sheets. Graph sizes are left out, so every draft
-length is allowed and a step costs by its tokens alone.
+The CPU's figures are fitted to recorded steps; those named after GPUs are the policy simulator's
+profiles, derived from data sheets. Graph sizes are left out, so every draft length is allowed and a
+step costs by its tokens alone. `measured_machine` has the costs that an engine measured at its
+start, as it stored them.
 """
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
-from paceline.governor.costs.cost_table import CostTable
+from paceline.governor.costs.cost_table import CostTable, table_from
 from paceline.policy_simulator.machines.cost import CostFunction, StepShape
 from paceline.policy_simulator.machines.graphs import NO_GRAPHS
 from paceline.policy_simulator.machines.profiles import load_profile
 from paceline.policy_simulator.machines.roofline import RooflineCost
+
+_CATCH_UP_TOKEN_S = 0.00002
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +46,7 @@ class TwinCost:
     first_pass_s: float = 0.00396
     further_pass_s: float = 0.003714
     draft_request_s: float = 0.000389
-    catch_up_token_s: float = 0.00002
+    catch_up_token_s: float = _CATCH_UP_TOKEN_S
 
     def step_s(self, shape: StepShape) -> float:
         num_requests, passes = shape.num_requests, shape.draft_passes
@@ -52,6 +57,20 @@ class TwinCost:
             seconds += self.first_pass_s + (passes - 1) * self.further_pass_s
             seconds += self.draft_request_s * num_requests * passes
         return seconds + self.catch_up_token_s * shape.catch_up_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class TableCost:
+    """Step time by a measured table. The catch-up, which no table has, is that of `TwinCost`."""
+
+    table: CostTable
+
+    def step_s(self, shape: StepShape) -> float:
+        return _CATCH_UP_TOKEN_S * shape.catch_up_tokens + self.table.step_s(
+            shape.num_requests,
+            verified_tokens=shape.verified_draft_tokens,
+            draft_length=shape.draft_passes,
+        )
 
 
 DraftingMode = Literal["lengths", "widths", "early"]
@@ -124,6 +143,15 @@ def build_machine(name: str, *, gpu_pass_sync_s: float = 0.0) -> Machine:
         mode="widths",
         pass_sync_s=gpu_pass_sync_s,
     )
+
+
+def measured_machine(file: Path) -> Machine:
+    """The CPU machine with the costs of this file, which an engine stored; its name is `measured`.
+
+    Raises OSError, ValueError, TypeError or KeyError for another kind of file.
+    """
+    table = table_from(json.loads(file.read_text(encoding="utf-8"))["table"])
+    return replace(build_machine("cpu-twin"), name="measured", cost=TableCost(table))
 
 
 def cost_table(

@@ -90,15 +90,7 @@ class CostModel:
         seconds, num_requests = sample.duration_s, sample.num_requests
         if not sample.is_clean or not seconds or not num_requests or sample.prefill_tokens:
             return
-        plain_s, verify_s, draft_s = self._parts_s(
-            num_requests,
-            sample.context_tokens,
-            sample.verified_draft_tokens / num_requests,
-            sample.draft_length,
-        )
-        verify_s *= self._verify_factor
-        draft_s *= self._draft_factor
-        step_s = max(plain_s + verify_s + draft_s, LEAST_STEP_S)
+        step_s, verify_s, draft_s = self._sample_parts_s(sample)
         slopes = np.array([1.0, verify_s / step_s, draft_s / step_s])
         self._covariance += self._drift
         spread = np.sqrt(self._covariance.diagonal())
@@ -114,6 +106,10 @@ class CostModel:
         self._logs += min(max(residual, -most), most) * gains
         self._speed, self._verify_factor, self._draft_factor = np.exp(self._logs).tolist()
         self.has_unit = True
+
+    def predicted_s(self, sample: StepSample) -> float:
+        """Seconds of this step by the model, without prompt tokens or catching up."""
+        return self._speed * self._sample_parts_s(sample)[0]
 
     def lengths_s(
         self, num_requests: int, context_tokens: int, widths: Sequence[float]
@@ -171,6 +167,18 @@ class CostModel:
             return 0.0
         added_s = 2.0 * verify[1] - verify[0] - verify[2]
         return self._speed * self._verify_factor * max(added_s, 0.0)
+
+    def _sample_parts_s(self, sample: StepSample) -> tuple[float, float, float]:
+        """The whole step, and what verifying and drafting add to it, at speed 1."""
+        plain_s, verify_s, draft_s = self._parts_s(
+            sample.num_requests,
+            sample.context_tokens,
+            sample.verified_draft_tokens / sample.num_requests,
+            sample.draft_length,
+        )
+        verify_s *= self._verify_factor
+        draft_s *= self._draft_factor
+        return max(plain_s + verify_s + draft_s, LEAST_STEP_S), verify_s, draft_s
 
     def _parts_s(
         self, num_requests: int, context_tokens: int, width: float, draft_length: int

@@ -13,7 +13,8 @@ next one.
 
     log(price) += gain * (log(price of this step) - log(price))
 
-If all tokens are in the best set, more of them would be: the price falls by a fifth. Where the
+If all tokens are in the best set, the price is what one more would cost, and no more than the
+survival of the last one. Where the
 number of requests has changed by half since the step before, the price begins anew, with what a
 token of average width costs.
 """
@@ -31,7 +32,6 @@ from paceline.governor.drafting.draft_rule import DraftRule
 
 # All chosen empirically on recorded drafts.
 _GAIN = 0.3
-_FALL = 0.8
 _LEAST_PRICE = 1e-3
 _OTHER_LOAD = 1.5
 _MAX_COMPARED = 40
@@ -100,7 +100,10 @@ class WidthPrice:
         best = int(rates.argmax())
         number = int(numbers[best])
         if number == len(falling):
-            price = min(float(falling[-1]), _FALL * self._price)
+            more = max(number // 4, 1)
+            last_s, further_s = steps_s((number, number + more))
+            price = float(rates[best]) * (further_s - last_s) / more
+            price = min(float(falling[-1]), price)
         elif number == 0:
             price = 1.0
         else:

@@ -10,8 +10,8 @@ tokens: a token is verified while its chance is worth its price (`drafting`). Wh
 also end early, a step may draft up to the ceiling, and stops when no further pass is worth its
 time.
 
-At length 0 nothing is learned about acceptance. So one step in 2 has a test draft of one token, and
-fewer and fewer while that shows nothing new, down to one in 128 (`undrafted_pause`).
+At length 0 nothing is learned about acceptance. So now and then a step has a test draft of one
+token, the more often the less it costs and the more could be gained (`undrafted_pause`).
 
 With an objective for the time between two chunks of an answer, lengths whose step would take longer
 are left out: goodput under a constraint.
@@ -87,6 +87,13 @@ class GoodputPolicy:
             and self._exceeds_expectation(sample)
         ):
             self._pause.repeat()
+        if (
+            sample.catches_up
+            and sample.duration_s
+            and sample.num_requests
+            and not sample.prefill_tokens
+        ):
+            self._pause.caught_up(sample.duration_s - self._cost.predicted_s(sample))
         self._acceptance.observe(sample)
         self._cost.observe(sample)
         self._prompts.observe(sample)
@@ -104,6 +111,7 @@ class GoodputPolicy:
         forecast = make_forecast(load, self._acceptance, self._cost, self._prompts)
         has_unit = self._cost.has_unit
         self.step_seconds = forecast.seconds if has_unit else ()
+        plain_seconds = forecast.seconds
         forecast = self._weigh(load, forecast)
         if has_unit:
             forecast = forecast.within(self._max_step_s)
@@ -112,8 +120,8 @@ class GoodputPolicy:
         if self.chooses_widths and load.reports_confidences and len(lengths) > 1:
             self._rule = self._rule_for(load, forecast, max(length, lengths[1]))
             if load.ends_drafts_early:
-                is_worth = self._is_worth_starting(load, self._rule, lengths[-1])
-                length = lengths[-1] if is_worth else 0
+                if length or self._is_worth_starting(load, self._rule, lengths[-1]):
+                    length = lengths[-1]
         self._length = length
         if length:
             self._test_length = 0
@@ -121,7 +129,9 @@ class GoodputPolicy:
         else:
             self._rule = None
             self._price.forget()
-            if len(lengths) > 1 and self._pause.is_over(load.num_requests, load.classes):
+            if len(lengths) > 1 and self._pause.is_over(
+                load.num_requests, load.classes, plain_seconds, lengths[1]
+            ):
                 self._test_length = lengths[1]
                 return DraftPlan(lengths[1], "off: one test draft", is_exploring=True)
         rate = forecast.tokens[length] / forecast.seconds[length]
@@ -163,7 +173,7 @@ class GoodputPolicy:
     def _rule_for(self, load: EngineLoad, forecast: StepForecast, length: int) -> DraftRule:
         """`length` is the best uniform one."""
         cost, num_requests = self._cost, load.num_requests
-        num_tokens = load.num_drafting * length
+        num_tokens = load.num_drafting * max(length, 2)  # the first token's bend is counted apart
         step_s = cost.steps_s(
             num_requests, load.context_tokens, (2.0 / 3.0 * num_tokens, num_tokens), 0
         )
