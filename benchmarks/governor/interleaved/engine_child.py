@@ -63,7 +63,7 @@ class StepRecorder:
     def reset(self) -> None:
         """Start the columns of a new turn."""
         names = ("planned", "requests", "scheduled", "prompt_tokens", "drafted", "exploring")
-        self._columns = {name: [] for name in (*names, "reason")}
+        self._columns = {name: [] for name in (*names, "predicted_tps", "predicted_ms", "reason")}
         self._reasons = {}
 
     def columns(self) -> dict[str, list[Any]]:
@@ -106,9 +106,21 @@ class StepRecorder:
         drafts = output.scheduled_spec_decode_tokens.values()
         columns["drafted"].append(sum(map(len, drafts)))
         columns["exploring"].append(int(plan is not None and plan.is_exploring))
+        rate_seconds = self._predicted(plan)
+        columns["predicted_tps"].append(rate_seconds[0])
+        columns["predicted_ms"].append(rate_seconds[1])
         reason = "" if plan is None else _NUMBERS.sub("#", plan.reason)
         columns["reason"].append(self._reasons.setdefault(reason, len(self._reasons)))
         return result
+
+    def _predicted(self, plan: Any) -> tuple[float | None, float | None]:
+        """Tokens per second and milliseconds that the policy expects; None where it does not."""
+        if plan is None or plan.expected_tokens_per_s is None:
+            return None, None
+        seconds = self._scheduler.governor._controller.step_seconds()
+        length = plan.draft_length
+        step_ms = round(1e3 * seconds[length], 2) if length < len(seconds) else None
+        return round(plan.expected_tokens_per_s, 1), step_ms
 
     def _plan(self) -> Any:
         governor = getattr(self._scheduler, "governor", None)

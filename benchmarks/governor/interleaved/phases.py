@@ -3,7 +3,8 @@
     REQUESTS-TEXT[-long|-prefill|-batches]
 
 REQUESTS is the number of concurrent requests. TEXT is `predictable` (renames and JSON, greedy),
-`code` (source code, greedy) or `hard` (source code, sampled at temperature 1). `long` gives a long
+`code` (source code, greedy), `hard` (source code, sampled at temperature 1) or `mixed` (predictable
+and hard requests in turn). `long` gives a long
 context; `prefill` feeds prompts at most steps; `batches` runs three batches of REQUESTS prompts,
 each to its end, instead of a closed loop.
 """
@@ -14,7 +15,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-TEXTS = ("predictable", "code", "hard")
+TEXTS = ("predictable", "code", "hard", "mixed")
 KINDS = ("", "long", "prefill", "batches")
 NUM_BATCHES = 3
 
@@ -22,9 +23,13 @@ TRACE = (
     *(f"{load}-{text}" for load in (1, 4, 16, 32) for text in ("predictable", "hard")),
     *("1-code", "16-code", "1-predictable-long", "4-hard-long"),
 )
-PREFILL = tuple(f"{load}-{text}-prefill" for load in (4, 16, 32) for text in TEXTS)
+MIXED = ("4-mixed", "16-mixed", "32-mixed")
+PREFILL = tuple(f"{load}-{text}-prefill" for load in (4, 16, 32) for text in TEXTS[:3])
 STEADY = ("16-code-batches",) * 3 + ("16-hard-batches",) * 3
-SETS = {"trace": TRACE, "prefill": PREFILL, "steady": STEADY}
+SETS = {"trace": TRACE, "mixed": MIXED, "prefill": PREFILL, "steady": STEADY}
+LEAST_TOKENS = 300
+"""Output tokens of a phase, at least: with one request, the chances of acceptance alone would make
+the rate of a shorter one vary by a third."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +42,6 @@ class Phase:
     kind: str
     """One of `KINDS`; "" is a closed loop with short prompts."""
 
-    @property
-    def temperature(self) -> float:
-        return 1.0 if self.text == "hard" else 0.0
-
 
 @dataclass(frozen=True, slots=True)
 class Turn:
@@ -51,6 +52,11 @@ class Turn:
     steps: int
     """Output tokens per request slot: the number of steps without speculation."""
     seed: int
+
+    @property
+    def num_tokens(self) -> int:
+        """Output tokens of the phase."""
+        return max(self.phase.requests * self.steps, LEAST_TOKENS)
 
 
 def parse_phase(name: str) -> Phase:

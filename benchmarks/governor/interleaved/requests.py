@@ -57,24 +57,30 @@ class RequestMaker:
             "op": "phase",
             "requests": [asdict(request) for request in self.requests(turn)],
             "concurrency": phase.requests,
-            "num_tokens": None if is_batched else phase.requests * turn.steps,
+            "num_tokens": None if is_batched else turn.num_tokens,
             "spreads_prefills": phase.kind == "prefill",
         }
 
     def requests(self, turn: Turn) -> list[Request]:
         """The requests of the turn, in order; the closed loop begins again after the last one."""
         phase, draw = turn.phase, random.Random(turn.seed)
-        made = (
-            self._chats(phase, turn.seed)
-            if phase.text == "predictable"
-            else self._source(phase, turn.seed, draw)
-        )
+        found: list[Request] = []
+        if phase.text in ("predictable", "mixed"):
+            found = [
+                Request(ids, tokens, ignore_eos=False, temperature=0.0, seed=turn.seed)
+                for ids, tokens in self._chats(phase, turn.seed)
+            ]
+        if phase.text != "predictable":
+            temperature = 0.0 if phase.text == "code" else 1.0
+            source = [
+                Request(ids, tokens, True, temperature, turn.seed + index)
+                for index, (ids, tokens) in enumerate(self._source(phase, turn.seed, draw))
+            ]
+            pairs = zip(found, source, strict=False)
+            found = list(itertools.chain.from_iterable(pairs)) if found else source
         if phase.kind == "batches":
-            made = list(itertools.islice(itertools.cycle(made), NUM_BATCHES * phase.requests))
-        return [
-            Request(ids, tokens, phase.text != "predictable", phase.temperature, turn.seed + index)
-            for index, (ids, tokens) in enumerate(made)
-        ]
+            found = list(itertools.islice(itertools.cycle(found), NUM_BATCHES * phase.requests))
+        return found
 
     def _chats(self, phase: Phase, seed: int) -> list[tuple[list[int], int]]:
         """Renames and JSON, whose answers end by themselves at the same token in every arm.

@@ -7,16 +7,14 @@ The best set of tokens to verify is the q most probable ones, with q the maximum
 over all tokens that were drafted, with n requests that yield a token. The survival of the last
 token of that set is what a token must have to be worth its time: the price. It is right also where
 the costs have a stair or a bend, where one more token costs nothing up to some number, and much
-beyond it. A price computed from this
-step's own drafts would depend on tokens that it judges, so the price of one step applies in the
-next one.
+beyond it. A price computed from this step's own drafts would depend on tokens that it judges, so
+the price of one step applies in the next one.
 
     log(price) += gain * (log(price of this step) - log(price))
 
 If all tokens are in the best set, the price is what one more would cost, and no more than the
-survival of the last one. Where the
-number of requests has changed by half since the step before, the price begins anew, with what a
-token of average width costs.
+survival of the last one. Where the number of requests has changed by half since the step before,
+the price begins anew, with what a token of average width costs.
 """
 
 from __future__ import annotations

@@ -119,9 +119,10 @@ class GoodputPolicy:
         length = forecast.best(lengths)
         if self.chooses_widths and load.reports_confidences and len(lengths) > 1:
             self._rule = self._rule_for(load, forecast, max(length, lengths[1]))
-            if load.ends_drafts_early:
-                if length or self._is_worth_starting(load, self._rule, lengths[-1]):
-                    length = lengths[-1]
+            if load.ends_drafts_early and (
+                length or self._is_worth_starting(load, self._rule, lengths[-1])
+            ):
+                length = lengths[-1]
         self._length = length
         if length:
             self._test_length = 0

@@ -28,7 +28,9 @@ def test_equal_turns_have_equal_requests() -> None:
 
 
 def test_the_work_is_a_number_of_tokens_for_every_slot() -> None:
-    assert MAKER.order_for(turn("4-hard"))["num_tokens"] == 4 * 60
+    """And at least 300."""
+    assert MAKER.order_for(turn("16-hard"))["num_tokens"] == 16 * 60
+    assert MAKER.order_for(turn("4-hard"))["num_tokens"] == 300
 
 
 def test_batches_are_48_prompts_of_320_characters_run_to_their_end() -> None:
@@ -45,6 +47,14 @@ def test_only_hard_text_is_sampled_and_only_source_code_ignores_its_end() -> Non
         requests = MAKER.requests(turn(f"4-{text}"))
         assert {request.temperature for request in requests} == {temperature}
         assert {request.ignore_eos for request in requests} == {ignores}
+
+
+def test_predictable_and_hard_requests_take_turns_in_a_mixed_phase() -> None:
+    requests = MAKER.requests(turn("4-mixed"))
+    assert [request.temperature for request in requests[:4]] == [0, 1, 0, 1]
+    assert [request.ignore_eos for request in requests[:4]] == [False, True, False, True]
+    assert requests[0] == MAKER.requests(turn("4-predictable"))[0]
+    assert requests[1] == MAKER.requests(turn("4-hard"))[0]
 
 
 def test_a_third_of_the_tokens_of_a_prefill_phase_are_prompts() -> None:
