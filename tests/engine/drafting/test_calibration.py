@@ -91,5 +91,5 @@ def test_an_engine_that_cannot_be_measured_says_why_and_serves(tmp_path: Path) -
         answers, _ = served(host)
         log = host.log()
     assert [len(answer) for answer in answers] == [32] * 8
-    assert "Costs: learnt while serving, because the drafter is suffix" in log
+    assert "Costs: learned while serving, because the drafter is suffix" in log
     assert not folder.exists()
