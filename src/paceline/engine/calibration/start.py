@@ -133,6 +133,7 @@ def find_costs(
 def _measure(
     steps: TrialSteps, plan: Plan, *, budget_s: float, clock: Callable[[], float]
 ) -> Calibration | None:
+    logger.info("Costs: measuring how long steps take, for up to %.0f s", budget_s)
     measurement = measure(steps, plan, budget_s=budget_s, clock=clock)
     table = measurement.samples.table()
     message = render_measurement(measurement)
@@ -159,6 +160,7 @@ def check_stored(
     table = stored.table
     if table.context_tokens != plan.context_tokens or not set(table.sizes) <= set(plan.sizes):
         return None
+    logger.info("Costs: checking those stored on %s", stored.measured_on)
     started_s = clock()
     kinds = kinds_to_check(table, resting_length=plan.resting_length)
     least_s: dict[StepKind, float] = {}

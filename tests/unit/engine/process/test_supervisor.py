@@ -34,7 +34,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def make_supervisor(
-    folder: Path, mode: str = "", run_folder: Path | None = None
+    folder: Path, mode: str = "", run_folder: Path | None = None, **options: Any
 ) -> EngineSupervisor:
     socket = folder / "e.sock"
     command = EngineCommand(
@@ -51,6 +51,7 @@ def make_supervisor(
         run_folder=run_folder or folder / "run",
         start_timeout_s=60,
         max_restart_delay_s=600,
+        **options,
     )
 
 
@@ -88,6 +89,18 @@ async def test_ready_after_health_and_warm_up(folder: Path) -> None:
         assert supervisor.status.max_model_len == 77
         assert supervisor.status.version == "0.32.0"
         assert supervisor.status.num_restarts == 0
+
+
+async def test_the_steps_of_a_start_are_reported(folder: Path) -> None:
+    steps: list[tuple[str, str]] = []
+    supervisor = make_supervisor(folder, on_progress=lambda *step: steps.append(step))
+    async with running(supervisor):
+        assert steps == [
+            ("engine-0", f"starting vLLM (log: {folder}/log/e.log)"),
+            ("engine-0", "loading the model"),
+            ("engine-0", "costs: measured 9 kinds"),
+            ("engine-0", "warming up"),
+        ]
 
 
 @pytest.mark.parametrize("mode", ["", "ignore-term", "daemon"])
