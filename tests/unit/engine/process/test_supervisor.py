@@ -22,6 +22,7 @@ from polling import until, wait_until
 
 from paceline.engine.launch.command import EngineCommand
 from paceline.engine.process.engine_process import EngineProcess
+from paceline.engine.process.guard import STOPPED
 from paceline.engine.process.supervisor import EngineFailed, EngineSupervisor
 
 FAKE = Path(__file__).with_name("fake_engine.py")
@@ -120,6 +121,7 @@ async def test_no_process_survives_a_stop(
     assert not is_alive(child)
     assert not any(file.exists() for file in files)
     assert supervisor.status.state == "down"
+    assert supervisor.log.read_text().endswith(f"\n{STOPPED}\n")
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
@@ -277,6 +279,7 @@ async def test_a_failed_first_start_reports_the_engines_errors(folder: Path) -> 
     assert "exit code 1" in str(caught.value)
     assert "\n    ValueError: no memory for it" in str(caught.value)
     assert str(folder / "log" / "e.log") in str(caught.value)
+    assert STOPPED not in supervisor.log.read_text()
 
 
 def test_no_process_survives_when_the_owner_is_killed(folder: Path) -> None:
