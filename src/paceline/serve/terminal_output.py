@@ -81,28 +81,16 @@ def _curl(key_file: Path | None, variable: str) -> str:
 
 
 def _examples(curl: str, url: str, model: str) -> str:
-    prompt = "Write a docstring for:\ndef add(a, b):\n    return a + b"
-    chat_body = json.dumps(
-        {
-            "model": model,
-            "messages": [{"role": "user", "content": prompt}],
-            "temperature": 0,
-            "max_tokens": 64,
-        }
-    )
-    completion_body = json.dumps(
-        {
-            "model": model,
-            "prompt": "def read_lines(path):\n",
-            "temperature": 0,
-            "max_tokens": 64,
-            "stream": True,
-        }
-    )
+    """A request, whole and streamed. It is one that the bundled pair answers right, if greedy."""
+    prompt = "Turn this signature into JSON:\n\ndef write(self, data, offset=0):"
+    body = {
+        "model": model,
+        "messages": [{"role": "user", "content": prompt}],
+        "temperature": 0,
+        "max_tokens": 200,
+    }
     return "\n\n".join(
-        f"  {curl} {url}{path} -H 'Content-Type: application/json' -d '{body}'"
-        for path, body in (
-            ("/v1/chat/completions", chat_body),
-            ("/v1/completions", completion_body),
-        )
+        f"  {command} {url}/v1/chat/completions -H 'Content-Type: application/json' "
+        f"-d '{json.dumps(fields)}'"
+        for command, fields in ((curl, body), (f"{curl} -N", {**body, "stream": True}))
     )

@@ -23,7 +23,8 @@ def test_the_commands_send_a_key_where_one_is_required(
     TerminalOutput("tiny", KeySettings(file=path, admin_key_file=path)).ready(gateway)
     output = capsys.readouterr().out
     key = '-H "Authorization: Bearer $PACELINE_KEY" ' if has_keys else ""
-    assert output.count(f"curl {key}http://127.0.0.1:81/v1/") == 2
+    assert f"curl {key}http://127.0.0.1:81/v1/" in output
+    assert f"curl {key}-N http://127.0.0.1:81/v1/" in output
     assert output.count('"temperature": 0,') == 2  # the bundled models' samples make no sense
     admin_key = key.replace("PACELINE_KEY", "PACELINE_ADMIN_KEY")
     assert f"curl {admin_key}http://127.0.0.1:82/admin/governor" in output
