@@ -77,7 +77,7 @@ def claims(read: ReadResult) -> Iterator[Claim]:
     """See `DocumentClaims`."""
     before = [read(BEFORE.format(machine))["scores"] for machine in MACHINES]
     now = [read(NOW.format(machine))["scores"] for machine in MACHINES]
-    yield _row("`goodput` until then (8 seeds)", before, "goodput")
+    yield _row("`goodput` before this version (8 seeds)", before, "goodput")
     for head, arm in ROWS:
         yield _row(head, now, arm)
     real = interleaved_figures(read(REAL))

@@ -31,17 +31,17 @@ def claims(read: ReadResult) -> Iterator[Claim]:
     now, now_worst = governor.reached(read, governor.NOW)
     before, _ = governor.reached(read, governor.BEFORE)
     yield claim(
-        "reaches {now.lowest:.3f} to {now.highest:.3f} of the best length of each phase, "
-        "{worst.lowest:.3f} to {worst.highest:.3f} in the worst phase; the one before reached "
-        "{before.lowest:.3f} to {before.highest:.3f}",
-        now=now,
-        worst=now_worst,
-        before=before,
+        "reaches {now.lowest:.1f} to {now.highest:.1f} % of the best length of each phase, "
+        "{worst.lowest:.1f} to {worst.highest:.1f} % in the worst phase; the one before reached "
+        "{before.lowest:.1f} to {before.highest:.1f} %",
+        now=now.percent(),
+        worst=now_worst.percent(),
+        before=before.percent(),
     )
     trace = interleaved_figures(read(INTERLEAVED))
     yield claim("| | draft model, two Intel cores (n = {n}) | target |", **trace)
     for head, figure, spec, bold in (
-        ("the best fixed draft length *of each phase* (fraction reached)", "oracle", ".1f", ""),
+        ("the best fixed draft length *of each phase* (share reached)", "oracle", ".1f", ""),
         ("the best single draft length", "single", "+.1f", ""),
         ("no speculation, whole trace", "none", "+.0f", ""),
         (

@@ -1,8 +1,7 @@
 """Terminal output of `paceline serve`: progress while it starts, then the addresses.
 
-On a terminal: one status line that is updated, then the addresses and commands to try. In a pipe:
-one line with the addresses on standard output, for programs, and one line per step on standard
-error.
+One line per step on standard error, then one line with the addresses on standard output, for
+programs. A terminal also gets a spinner while the server starts, and commands to try.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ class TerminalOutput:
     def __init__(self, served_name: str | None, keys: KeySettings) -> None:
         """`served_name` is the model id of the local engines; None without local engines."""
         self._served_name = served_name
-        self._subject = served_name or "the gateway"
         self._keys = keys
         self._steps: dict[str, str] = {}
         self._started_at_s = time.monotonic()
@@ -35,7 +33,7 @@ class TerminalOutput:
 
     def __enter__(self) -> TerminalOutput:
         if self._errors.is_terminal:
-            self._status = self._errors.status(f"Starting {self._subject}")
+            self._status = self._errors.status(f"Starting {self._served_name or 'the gateway'}")
             self._status.start()
         return self
 
@@ -49,15 +47,10 @@ class TerminalOutput:
 
     def progress(self, name: str, step: str) -> None:
         """Show the current step of an engine, of a replica, or of `paceline` itself."""
-        has_changed = self._steps.get(name) != step
-        self._steps[name] = step
-        if self._status is None:
-            if has_changed:
-                subject = "paceline" if name == "paceline" else f"paceline: {name}"
-                self._errors.print(f"{subject}: {step}", markup=False, soft_wrap=True)
-        else:
-            steps = "; ".join(f"{name}: {step}" for name, step in sorted(self._steps.items()))
-            self._status.update(f"Starting {self._subject} ({steps})")
+        if self._steps.get(name) != step:
+            self._steps[name] = step
+            subject = "paceline" if name == "paceline" else f"paceline: {name}"
+            self._errors.print(f"{subject}: {step}", markup=False, soft_wrap=True)
 
     def ready(self, gateway: RunningGateway) -> None:
         """Print the addresses and, on a terminal, commands to try."""
@@ -88,26 +81,16 @@ def _curl(key_file: Path | None, variable: str) -> str:
 
 
 def _examples(curl: str, url: str, model: str) -> str:
-    prompt = "Write a docstring for:\ndef add(a, b):\n    return a + b"
-    chat_body = json.dumps(
-        {
-            "model": model,
-            "messages": [{"role": "user", "content": prompt}],
-            "max_tokens": 64,
-        }
-    )
-    completion_body = json.dumps(
-        {
-            "model": model,
-            "prompt": "def read_lines(path):\n",
-            "max_tokens": 64,
-            "stream": True,
-        }
-    )
+    """A request, whole and streamed. It is one that the bundled pair answers right, if greedy."""
+    prompt = "Turn this signature into JSON:\n\ndef write(self, data, offset=0):"
+    body = {
+        "model": model,
+        "messages": [{"role": "user", "content": prompt}],
+        "temperature": 0,
+        "max_tokens": 200,
+    }
     return "\n\n".join(
-        f"  {curl} {url}{path} -H 'Content-Type: application/json' -d '{body}'"
-        for path, body in (
-            ("/v1/chat/completions", chat_body),
-            ("/v1/completions", completion_body),
-        )
+        f"  {command} {url}/v1/chat/completions -H 'Content-Type: application/json' "
+        f"-d '{json.dumps(fields)}'"
+        for command, fields in ((curl, body), (f"{curl} -N", {**body, "stream": True}))
     )

@@ -31,12 +31,13 @@ Format = Callable[[float | None], str]
 def render(
     watched: Watched, *, width: int, height: int | None = None, status: str = "live"
 ) -> RenderableType:
-    """The whole screen. With a height, replicas and events that do not fit are left out."""
+    """The whole screen. A screen that is followed has a height: replicas and events that do not fit
+    are left out."""
     latest = watched.latest
     replicas: Sequence[Mapping[str, Any]] = latest["replicas"]
     max_replicas, max_events = _rows(len(replicas), height)
     at = time.strftime("%H:%M:%S", time.localtime(latest["at_s"]))
-    note = f"{status}, {at}; bars: up to five minutes"
+    note = f"{status}, {at}; bars: up to five minutes{'' if height is None else '; Ctrl-C ends it'}"
     title = Text.assemble(("Paceline ", "bold"), (note, "dim"))
     parts: list[RenderableType] = [title, _figures(latest), _charts(watched, width)]
     parts.append(_replicas(replicas, max_replicas, width))

@@ -55,7 +55,8 @@ def stored_table(folder: Path) -> CostTable:
 def test_costs_are_measured_once_and_what_is_served_stays_the_same(tmp_path: Path) -> None:
     """Answers and acceptance equal those of an engine that measures none.
 
-    The second engine finds the table. On a busy machine its checks may reject it.
+    The second engine finds the table. On a busy machine the plan may be the coarser one, checks may
+    be fewer, and they may reject the table.
     """
     with engine(DRAFT_MODEL, "") as host:
         expected = served(host)
@@ -64,14 +65,14 @@ def test_costs_are_measured_once_and_what_is_served_stays_the_same(tmp_path: Pat
         assert re.search(r"Costs: measured \d+ kinds of steps in \d+\.\d s", host.log())
         assert served(host) == expected
     table = stored_table(tmp_path)
-    assert table.sizes[:2] in [(1, 2), (1, 4)]
-    assert table.lengths == (0, 1, 2, 3)
+    # The coarser plan has every second size and fewer lengths.
+    assert (table.sizes[:2], table.lengths) in [((1, 2), (0, 1, 2, 3)), ((1, 4), (0, 1, 3))]
     assert table.context_tokens == 256
     assert all(seconds > 0.0 for row in table.verify_s for seconds in row)
     with engine(DRAFT_MODEL, str(tmp_path)) as host:
         today = r"\d{4}-\d\d-\d\d"
         assert re.search(
-            rf"Costs: (the costs stored on {today} hold: 5 checks|those stored on {today} are)",
+            rf"Costs: (the costs stored on {today} hold: [1-5] checks|those stored on {today} are)",
             host.log(),
         )
         assert served(host) == expected
@@ -91,5 +92,5 @@ def test_an_engine_that_cannot_be_measured_says_why_and_serves(tmp_path: Path) -
         answers, _ = served(host)
         log = host.log()
     assert [len(answer) for answer in answers] == [32] * 8
-    assert "Costs: learnt while serving, because the drafter is suffix" in log
+    assert "Costs: learned while serving, because the drafter is suffix" in log
     assert not folder.exists()

@@ -27,7 +27,7 @@ def test_a_link_out_of_the_docs_leads_to_the_repository(page: str, link: str, ta
         "[another page](../glossary.md#draft)",
         "[the start](../README.md)",
         "[a neighbour](measure.md)",
-        "![a picture](../images/draft-length.svg)",
+        "![a picture](../images/top.png)",
         "`[code](../../src/x.py)`",
         "```\n[code](../../src/x.py)\n```",
         "[abroad](https://example.org/../x)",

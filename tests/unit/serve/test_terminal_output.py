@@ -1,4 +1,4 @@
-"""The commands that `paceline serve` suggests on a terminal."""
+"""What `paceline serve` prints: its steps, and on a terminal commands to try."""
 
 from __future__ import annotations
 
@@ -23,7 +23,26 @@ def test_the_commands_send_a_key_where_one_is_required(
     TerminalOutput("tiny", KeySettings(file=path, admin_key_file=path)).ready(gateway)
     output = capsys.readouterr().out
     key = '-H "Authorization: Bearer $PACELINE_KEY" ' if has_keys else ""
-    assert output.count(f"curl {key}http://127.0.0.1:81/v1/") == 2
+    assert f"curl {key}http://127.0.0.1:81/v1/" in output
+    assert f"curl {key}-N http://127.0.0.1:81/v1/" in output
+    assert output.count('"temperature": 0,') == 2  # the bundled models' samples make no sense
     admin_key = key.replace("PACELINE_KEY", "PACELINE_ADMIN_KEY")
     assert f"curl {admin_key}http://127.0.0.1:82/admin/governor" in output
     assert "Watch it live: http://127.0.0.1:82/dashboard" in output
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_each_step_is_a_line_that_stays(
+    is_terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if is_terminal:
+        monkeypatch.setenv("FORCE_COLOR", "1")
+    with TerminalOutput("tiny", KeySettings()) as output:
+        for step in ("loading the model", "loading the model", "costs: measured 9 kinds"):
+            output.progress("engine-0", step)
+        output.progress("paceline", "stopping")
+    printed = capsys.readouterr().err
+    assert printed.count("paceline: engine-0: loading the model\n") == 1
+    assert printed.count("paceline: engine-0: costs: measured 9 kinds\n") == 1
+    assert printed.count("paceline: stopping\n") == 1
+    assert ("Starting tiny" in printed) is is_terminal

@@ -41,6 +41,12 @@ def test_the_figures_are_shown() -> None:
     assert row == ["engine-1", "ready", "closed", "4", "0.75", "120", "3", "-", "-"]
 
 
+def test_a_screen_that_is_followed_says_how_it_ends() -> None:
+    made = history(snapshot(1))
+    assert "five minutes; Ctrl-C ends it" in shown(made, height=30)
+    assert "Ctrl-C" not in shown(made)
+
+
 def test_sparklines_scale_from_zero_and_show_gaps() -> None:
     assert sparkline([0, 1, 2, None, 4], 5) == "▁▃▅ █"
     assert sparkline([1, 3, 6, 10], 2) == "▃█"  # the means 2 and 8

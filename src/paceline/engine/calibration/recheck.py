@@ -38,8 +38,9 @@ class Verdict:
 
 
 def kinds_to_check(table: CostTable, *, resting_length: int) -> tuple[StepKind, ...]:
-    """Five kinds of the table at most: decoding alone, verifying and drafting at the smallest and
-    the largest size whose steps are short. They may be fewer where the table has few cells."""
+    """Five kinds of the table at most, fewer where it has few cells: decoding alone at the smallest
+    and a middle size, drafting at the smallest, verifying and drafting at the largest size whose
+    steps are short."""
     longest = table.lengths[-1]
     short = [
         n

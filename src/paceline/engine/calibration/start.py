@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 import logging
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,10 @@ from paceline.governor.costs.cost_table import CostTable
 logger = logging.getLogger("vllm.paceline.calibration")
 
 _BUDGET_S = 10.0
+"""For the checks of a stored table and a new measurement together."""
+_CHECK_BUDGET_S = 3.0
+"""Of that, for the checks, so that enough is left to measure: one round at most of the slowest
+steps that are checked."""
 _CLEARLY_FASTER = 0.9
 _LEAST_SIZES = 2
 """With one size, a table would say that further requests cost nothing."""
@@ -39,8 +43,6 @@ class Calibration:
     table: CostTable
     message: str
     """For the log: "measured 36 kinds of steps in 7.8 s"."""
-    slowdown: float = 1.0
-    """Duration of a step at this start, relative to the table; 1 for a table measured now."""
     is_new: bool = True
     """Whether the table was measured now."""
 
@@ -58,13 +60,13 @@ def load_or_measure(
     """Return the stored table if it still holds, else a new one; None, logged, without either.
 
     `executor` is that of the engine core; its workers must have no requests. `follows_length`: the
-    drafter drafts as many tokens as a step says. Blocks for 10 s at most and some steps; the first
-    use of a kernel may add to that.
+    drafter drafts as many tokens as a step says. Blocks for 10 s and some steps at most, checks
+    included; the first use of a kernel may add to that.
     """
     try:
         why = _why_not(vllm_config, kv_cache_config, executor)
         if why:
-            logger.info("Costs: learnt while serving, because %s", why)
+            logger.info("Costs: learned while serving, because %s", why)
             return None
         limits = limits_of(
             vllm_config,
@@ -75,7 +77,9 @@ def load_or_measure(
         )
         plan = plan_for(limits)
         if plan is None:
-            logger.info("Costs: learnt while serving, because the KV cache is too small to measure")
+            logger.info(
+                "Costs: learned while serving, because the KV cache is too small to measure"
+            )
             return None
         store = CostStore(folder)
         identity = identity_of(
@@ -87,18 +91,13 @@ def load_or_measure(
         vocabulary = vllm_config.model_config.get_vocab_size()
         steps = VllmTrialSteps(executor, limits, vocabulary=vocabulary)
         try:
-            stored = store.load(identity)
-            found = None if stored is None else check_stored(steps, plan, stored)
-            if found is None:
-                found = _measure(steps, plan)
-                if found is not None and stored is not None:
-                    found = prefer_faster(found, stored)
-                if found is not None and found.is_new:
-                    _save(store, identity, found.table)
+            found = find_costs(steps, plan, store.load(identity), clock=time.perf_counter)
+            if found is not None and found.is_new:
+                _save(store, identity, found.table)
         finally:
             steps.end()
     except Exception:
-        logger.exception("Costs: learnt while serving, because measuring them failed")
+        logger.exception("Costs: learned while serving, because measuring them failed")
         return None
     if found is not None:
         logger.info("Costs: %s", found.message)
@@ -115,12 +114,31 @@ def _why_not(vllm_config: Any, kv_cache_config: Any, executor: object) -> str:
     return why_unsuitable(vllm_config, kv_cache_config, executor)
 
 
-def _measure(steps: TrialSteps, plan: Plan) -> Calibration | None:
-    measurement = measure(steps, plan, budget_s=_BUDGET_S, clock=time.perf_counter)
+def find_costs(
+    steps: TrialSteps, plan: Plan, stored: StoredCosts | None, *, clock: Callable[[], float]
+) -> Calibration | None:
+    """The stored table if it holds or is clearly faster, else a new one; None if steps are too slow
+    to measure. Takes `_BUDGET_S` and some steps at most."""
+    if stored is None:
+        return _measure(steps, plan, budget_s=_BUDGET_S, clock=clock)
+    started_s = clock()
+    found = check_stored(steps, plan, stored, clock=clock)
+    if found is not None:
+        return found
+    left_s = _BUDGET_S - (clock() - started_s)
+    measured = _measure(steps, plan, budget_s=left_s, clock=clock)
+    return None if measured is None else prefer_faster(measured, stored)
+
+
+def _measure(
+    steps: TrialSteps, plan: Plan, *, budget_s: float, clock: Callable[[], float]
+) -> Calibration | None:
+    logger.info("Costs: measuring how long steps take, for up to %.0f s", budget_s)
+    measurement = measure(steps, plan, budget_s=budget_s, clock=clock)
     table = measurement.samples.table()
     message = render_measurement(measurement)
     if len(table.sizes) < min(len(plan.sizes), _LEAST_SIZES):
-        logger.warning("Costs: learnt while serving, because steps are too slow: %s", message)
+        logger.warning("Costs: learned while serving, because steps are too slow: %s", message)
         return None
     return Calibration(table, message)
 
@@ -135,22 +153,25 @@ def render_measurement(measurement: Measurement) -> str:
     return f"{message}, without time for {dropped} requests"
 
 
-def check_stored(steps: TrialSteps, plan: Plan, stored: StoredCosts) -> Calibration | None:
+def check_stored(
+    steps: TrialSteps, plan: Plan, stored: StoredCosts, *, clock: Callable[[], float]
+) -> Calibration | None:
     """Run a few steps; return the stored table if they agree with it, else None."""
     table = stored.table
     if table.context_tokens != plan.context_tokens or not set(table.sizes) <= set(plan.sizes):
         return None
-    started_s = time.perf_counter()
+    logger.info("Costs: checking those stored on %s", stored.measured_on)
+    started_s = clock()
     kinds = kinds_to_check(table, resting_length=plan.resting_length)
     least_s: dict[StepKind, float] = {}
-    for _ in range(MAX_ATTEMPTS):
+    for attempt in range(1, MAX_ATTEMPTS + 1):
         for kind in kinds:
             step_s = _least_step_s(steps, kind)
             least_s[kind] = min(step_s, least_s.get(kind, step_s))
         verdict = judge(table, least_s)
-        if verdict.holds:
+        taken_s = clock() - started_s
+        if verdict.holds or taken_s * (attempt + 1) / attempt > _CHECK_BUDGET_S:
             break
-    taken_s = time.perf_counter() - started_s
     if not verdict.holds:
         logger.info(
             "Costs: those stored on %s are measured anew, because a check differs by %.0f %%",
@@ -162,33 +183,47 @@ def check_stored(steps: TrialSteps, plan: Plan, stored: StoredCosts) -> Calibrat
         table,
         f"the costs stored on {stored.measured_on} hold: {len(kinds)} checks in {taken_s:.1f} s, "
         f"steps take {verdict.slowdown:.2f} times as long",
-        verdict.slowdown,
         is_new=False,
     )
 
 
 def prefer_faster(measured: Calibration, stored: StoredCosts) -> Calibration:
-    """The stored table if it has all measured sizes and its steps are clearly faster, else the
-    measured one.
+    """The stored table if it has all measured cells and its steps are clearly faster, else the
+    measured one. A stored table with further sizes or lengths is kept unless its steps are clearly
+    slower: a plan is coarser where steps were slow, as beside other work.
 
     Other work on the machine only lengthens a step, and by a different factor each time. A machine
     that has become slower as a whole is followed while serving.
     """
     new, old = measured.table, stored.table
-    has_same_steps = set(new.sizes) <= set(old.sizes) and new.lengths == old.lengths
-    if not has_same_steps or _sum_s(old, new.sizes) > _CLEARLY_FASTER * _sum_s(new, new.sizes):
+    sizes, lengths = set(new.sizes), set(new.lengths)
+    if (
+        new.context_tokens != old.context_tokens
+        or not sizes <= set(old.sizes)
+        or not lengths <= set(old.lengths)
+    ):
+        return measured
+    is_coarser = (new.sizes, new.lengths) != (old.sizes, old.lengths)
+    slowdown = _sum_s(new, sizes, lengths) / _sum_s(old, sizes, lengths)
+    if slowdown < (_CLEARLY_FASTER if is_coarser else 1 / _CLEARLY_FASTER):
         return measured
     return Calibration(
         old,
-        f"the costs stored on {stored.measured_on} are kept, because steps take "
-        f"{_sum_s(new, new.sizes) / _sum_s(old, new.sizes):.2f} times as long now",
+        f"the costs stored on {stored.measured_on} are kept: measured anew, "
+        f"{'with fewer kinds, ' if is_coarser else ''}steps take {slowdown:.2f} times as long",
         is_new=False,
     )
 
 
-def _sum_s(table: CostTable, sizes: Collection[int]) -> float:
-    rows = (row for size, row in zip(table.sizes, table.verify_s, strict=True) if size in sizes)
-    return sum(map(sum, rows))
+def _sum_s(table: CostTable, sizes: Set[int], lengths: Set[int]) -> float:
+    """Seconds of one step of each kind of these sizes and lengths, verifying and drafting."""
+    return sum(
+        seconds
+        for rows in (table.verify_s, table.draft_s)
+        for size, row in zip(table.sizes, rows, strict=True)
+        for length, seconds in zip(table.lengths, row, strict=True)
+        if size in sizes and length in lengths
+    )
 
 
 def _least_step_s(steps: TrialSteps, kind: StepKind) -> float:

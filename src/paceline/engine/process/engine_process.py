@@ -17,7 +17,7 @@ from pathlib import Path
 
 from paceline.engine.launch.command import EngineCommand
 from paceline.engine.process.adopted_guard import AdoptedGuard
-from paceline.engine.process.guard import remove_run_folder
+from paceline.engine.process.guard import STOPPED, remove_run_folder
 from paceline.engine.process.process_group import wait_group_ended
 
 logger = logging.getLogger(__name__)
@@ -205,7 +205,7 @@ def last_errors(text: str, max_lines: int = 4) -> list[str]:
     Each of vLLM's processes reports the same fault; equal lines are kept once. Without error lines,
     the last lines are returned.
     """
-    lines = [_PREFIX.sub("", line).rstrip() for line in text.splitlines()]
+    lines = [_PREFIX.sub("", line).rstrip() for line in text.splitlines() if line != STOPPED]
     errors = []
     for index, line in enumerate(lines):
         if _ERROR_LINE.match(line.strip()):

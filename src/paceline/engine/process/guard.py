@@ -35,6 +35,11 @@ MAX_LOG_BYTES = 8 * 1024 * 1024
 """Size at which the log is rotated; one older part is kept."""
 GRACE_S = 5.0
 """How long the engine may take to end after SIGTERM."""
+STOPPED = (
+    'guard: Paceline stopped the engine; errors that follow "shutdown triggered" are part of that'
+)
+"""The last line in the log of an engine that was stopped. vLLM's server ends its engine core first,
+and then logs the traceback of a dead engine."""
 _LIST_PERIOD_S = 2.0
 """Least time between two listings of the engine's processes. Chosen empirically: they are
 long-lived."""
@@ -109,7 +114,10 @@ def main() -> int:
         owner_is_gone = _watch(engine, log, pids)
     finally:
         pids.update(_descendants(os.getpid()))
+        is_stopped = engine.poll() is None
         _end(engine, log)
+        if is_stopped:
+            log.write(f"{STOPPED}\n".encode())
         for pid in pids:
             _remove_openmp_file(pid)
     if owner_is_gone and options.run_folder is not None:

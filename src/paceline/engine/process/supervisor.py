@@ -25,6 +25,7 @@ from paceline.engine.process.ready_watch import (
     RestartRequested,
     watch_ready_engine,
 )
+from paceline.engine.process.start_steps import StartSteps
 
 logger = logging.getLogger(__name__)
 
@@ -264,7 +265,7 @@ class EngineSupervisor:
         try:
             async with EngineProbe(self.command.socket) as probe:
                 if self.status.state != "ready":  # else it was adopted
-                    self._on_progress(self.name, f"loading the model (log: {self.log})")
+                    self._on_progress(self.name, f"starting vLLM (log: {self.log})")
                     await _unless(ended, self._become_ready(probe))
                 ready_at_s = time.monotonic()
                 request = self._restart_request = asyncio.get_running_loop().create_future()
@@ -286,13 +287,13 @@ class EngineSupervisor:
         return _Run(ready_for_s, reason, is_planned)
 
     async def _become_ready(self, probe: EngineProbe) -> None:
+        steps = StartSteps(self.log)
         try:
             async with asyncio.timeout(self._start_timeout_s):
-                while True:
-                    with contextlib.suppress(EngineProbeFailed):
-                        await probe.check_health(HEALTH_TIMEOUT_S)
-                        break
+                while not await _is_healthy(probe):
+                    self._report_steps(steps)
                     await asyncio.sleep(_POLL_S)
+                self._report_steps(steps)
                 max_model_len = await probe.fetch_max_model_len()
                 revision = await probe.fetch_revision()
                 version = await probe.fetch_version()
@@ -311,6 +312,10 @@ class EngineSupervisor:
             version=version,
         )
 
+    def _report_steps(self, steps: StartSteps) -> None:
+        for step in steps.read_new():
+            self._on_progress(self.name, step)
+
     def _to(self, state: EngineState, reason: str = "") -> None:
         self.status = replace(self.status, state=state, reason=reason)
 
@@ -321,6 +326,13 @@ class EngineSupervisor:
             num_restarts=self.status.num_restarts + 1,
             num_planned_restarts=self.status.num_planned_restarts + is_planned,
         )
+
+
+async def _is_healthy(probe: EngineProbe) -> bool:
+    with contextlib.suppress(EngineProbeFailed):
+        await probe.check_health(HEALTH_TIMEOUT_S)
+        return True
+    return False
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,7 +74,7 @@ class GovernorDriver:
         self._sampler_fault = sampler_fault
         self._hooks = hooks
         self._kernels = dict(kernels or {})
-        self._costs = "learnt while serving" if costs is None else costs
+        self._costs = "learned while serving" if costs is None else costs
         self._reproducible_seeds = reproducible_seeds
         self._recorder = recorder
         self._drift = DriftWatch()

@@ -88,7 +88,7 @@ REPLICA_METRICS = (
     ),
     ReplicaMetric(
         "paceline_governor_draft_length_changes_total",
-        "Changes of the draft length, probes not counted.",
+        "Changes of the draft length, test drafts not counted.",
         from_governor("draft_length_changes_total"),
     ),
     ReplicaMetric(
@@ -103,7 +103,7 @@ REPLICA_METRICS = (
     ),
     ReplicaMetric(
         "paceline_governor_exploring_seconds_total",
-        "Time in engine steps that probed another draft length.",
+        "Time in engine steps with a test draft.",
         from_governor("exploring_seconds_total"),
     ),
     ReplicaMetric(

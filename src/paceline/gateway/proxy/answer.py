@@ -126,6 +126,7 @@ class Answer:
         finally:
             reserved.grow(min(0, num_reserved - reserved.num_bytes))  # the answers are gone
         if isinstance(resumption, AnswerPart):
+            lease.received_all()
             await self._reply.end_stream(resumption)
             return COMPLETED
         return await attempt.run(resumption.path, resumption.body, resumption.relay)

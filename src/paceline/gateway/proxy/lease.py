@@ -115,11 +115,11 @@ class Lease:
         self._table._progress.note_sent(self._watched, time.monotonic())
 
     def received_all(self) -> None:
-        """The replica has sent its whole answer. Whatever happens to it, the attempt is not cut
+        """The gateway has the whole answer. Whatever happens to the replica, the attempt is not cut
         any more, and its silence does not count: a client may still read the end."""
-        assert self._watched is not None
         self._has_received_all = True
-        self._table._progress.note_complete(self._watched)
+        if self._watched is not None:  # else the replica was only asked to detokenise
+            self._table._progress.note_complete(self._watched)
 
     @property
     def is_cut(self) -> bool:
@@ -127,11 +127,14 @@ class Lease:
         return self._outcome is not None
 
     def on_cut(self, end_attempt: Callable[[], None]) -> None:
-        """Have `cut` call this, which must end the attempt wherever it is."""
+        """Have `cut` call this, which must end the attempt wherever it is; it is called now if the
+        attempt was cut before it began."""
         self._end_attempt = end_attempt
+        if self.is_cut:
+            end_attempt()
 
     def cut(self, outcome: Outcome) -> None:
-        """End the attempt from outside, unless the replica has sent its whole answer."""
+        """End the attempt from outside, unless the gateway has the whole answer."""
         if self._has_received_all:
             return
         self.end(outcome)

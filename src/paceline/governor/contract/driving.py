@@ -1,4 +1,4 @@
-"""Call a policy as an engine does, and hold each answer to what is promised of it alone."""
+"""Call a policy as an engine does, and check what is promised about each single answer."""
 
 from __future__ import annotations
 

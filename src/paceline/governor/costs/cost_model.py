@@ -37,8 +37,8 @@ _DRIFT = np.array([0.03, 0.002, 0.002])
 """Per step."""
 _ASSUMED_DRIFT = np.array([0.03, 0.01, 0.01])
 _MOST_SPREAD = np.array([0.3, 0.1, 0.1])
-"""While one length and load lasts, the three cannot be told apart. Without a bound the uncertainty
-would grow for hours, until the noise of single steps moved the proportions by 30 %."""
+"""While one length and load lasts, steps do not distinguish the three. Without a bound the
+uncertainty would grow for hours, until the noise of single steps moved the proportions by 30 %."""
 _NOISE = 0.1
 """Of one duration."""
 _MAX_DEVIATIONS = 3.0

@@ -1,4 +1,4 @@
-"""Prompt tokens that come along with decodes, per token of the answers.
+"""How many prompt tokens an engine computes per token of the answers.
 
 Over a while, prompts and answers keep their proportion: every request brings its prompt once, in
 one piece or in several. So a draft length that yields more tokens per step also has more pieces of
@@ -17,7 +17,7 @@ _KEEP = 1.0 - 1.0 / 64.0
 
 
 class PromptShare:
-    """Learns how many prompt tokens come along with each output token, and in how many steps."""
+    """Learns how many prompt tokens are computed per output token, and in how many steps."""
 
     def __init__(self) -> None:
         self._outputs = self._decoding = self._prefilling = 0.0

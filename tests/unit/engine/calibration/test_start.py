@@ -15,7 +15,7 @@ from paceline.engine.calibration.measuring import measure
 from paceline.engine.calibration.plan import Plan, plan_for
 from paceline.engine.calibration.start import (
     Calibration,
-    check_stored,
+    find_costs,
     prefer_faster,
     render_measurement,
 )
@@ -44,22 +44,62 @@ def stored_costs() -> StoredCosts:
     return StoredCosts(found.samples.table(), "2026-11-29")
 
 
-def test_a_slower_machine_keeps_the_stored_table() -> None:
-    stored = stored_costs()
-    found = check_stored(KnownEngine(times=1.5), known_plan(), stored)
+def found_in(engine: KnownEngine, stored: StoredCosts | None) -> Calibration:
+    found = find_costs(engine, known_plan(), stored, clock=engine.clock)
     assert found is not None
-    assert found.table == stored.table
-    assert found.slowdown == pytest.approx(1.5)
-    assert found.message.startswith("the costs stored on 2026-11-29 hold: 5 checks in ")
-    assert found.message.endswith(" s, steps take 1.50 times as long")
+    return found
+
+
+def test_a_slower_machine_keeps_the_stored_table() -> None:
+    """In the table, 1 request decodes in 1 ms and drafts 8 in 9 ms, 4 decode in 4 ms, 16 verify 8
+    or draft 8 in 144 ms: 302 ms. Three steps of each take 1.5 times as long now."""
+    stored = stored_costs()
+    found = found_in(KnownEngine(times=1.5), stored)
+    assert (found.table, found.is_new) == (stored.table, False)
+    assert found.message == (
+        "the costs stored on 2026-11-29 hold: 5 checks in 1.4 s, steps take 1.50 times as long"
+    )
 
 
 def test_other_proportions_make_the_stored_table_useless() -> None:
-    assert check_stored(ExpensiveDrafts(), known_plan(), stored_costs()) is None
+    """Half of the drafting is gone: the table was measured where drafts were more expensive."""
+    engine = ExpensiveDrafts()
+    stored = measure(engine, known_plan(), budget_s=100.0, clock=engine.clock).samples.table()
+    found = found_in(KnownEngine(), StoredCosts(stored, "2026-11-29"))
+    assert found.is_new
+    assert found.table == found_in(KnownEngine(), None).table
+
+
+@pytest.mark.parametrize("times", [1.0, 4.0, 10.0])
+def test_checks_and_measurement_take_ten_seconds_together(times: float) -> None:
+    """The table was measured where drafts were free, so no check agrees with it."""
+    free = CostTable((1, 2), (0, 8), ((1e-3, 9e-3), (2e-3, 18e-3)), ((0, 0), (0, 0)), 256)
+    engine = KnownEngine(times=times)
+    assert found_in(engine, StoredCosts(free, "2026-11-29")).is_new
+    assert engine.now_s < 10.5
 
 
 def scaled(table: CostTable, times: float) -> CostTable:
-    return replace(table, verify_s=tuple(tuple(times * s for s in row) for row in table.verify_s))
+    return replace(
+        table,
+        verify_s=tuple(tuple(times * s for s in row) for row in table.verify_s),
+        draft_s=tuple(tuple(times * s for s in row) for row in table.draft_s),
+    )
+
+
+def part_of(table: CostTable, *, num_sizes: int, num_lengths: int) -> CostTable:
+    """The first sizes and lengths."""
+
+    def cells(rows: tuple[tuple[float, ...], ...]) -> tuple[tuple[float, ...], ...]:
+        return tuple(row[:num_lengths] for row in rows[:num_sizes])
+
+    return replace(
+        table,
+        sizes=table.sizes[:num_sizes],
+        lengths=table.lengths[:num_lengths],
+        verify_s=cells(table.verify_s),
+        draft_s=cells(table.draft_s),
+    )
 
 
 def test_a_table_measured_beside_other_work_does_not_replace_a_faster_one() -> None:
@@ -68,7 +108,7 @@ def test_a_table_measured_beside_other_work_does_not_replace_a_faster_one() -> N
     found = prefer_faster(Calibration(scaled(stored.table, 2.0), "measured"), stored)
     assert (found.table, found.is_new) == (stored.table, False)
     assert found.message == (
-        "the costs stored on 2026-11-29 are kept, because steps take 2.00 times as long now"
+        "the costs stored on 2026-11-29 are kept: measured anew, steps take 2.00 times as long"
     )
 
 
@@ -79,16 +119,42 @@ def test_a_table_that_is_about_as_fast_or_faster_replaces_the_stored_one(times: 
     assert prefer_faster(measured, stored) is measured
 
 
-def test_a_stored_table_without_the_measured_sizes_is_replaced() -> None:
+def test_slower_drafts_alone_count_too() -> None:
     stored = stored_costs()
-    fewer = replace(
-        stored.table,
-        sizes=stored.table.sizes[:2],
-        verify_s=stored.table.verify_s[:2],
-        draft_s=stored.table.draft_s[:2],
+    slow = replace(stored.table, draft_s=scaled(stored.table, 3.0).draft_s)
+    assert prefer_faster(Calibration(slow, "measured"), stored).table == stored.table
+
+
+@pytest.mark.parametrize(("times", "is_new"), [(2.0, False), (1.05, False), (0.8, True)])
+@pytest.mark.parametrize(("num_sizes", "num_lengths"), [(3, 5), (5, 3), (3, 3)])
+def test_a_coarser_table_replaces_the_stored_one_only_if_it_is_clearly_faster(
+    times: float, is_new: bool, num_sizes: int, num_lengths: int
+) -> None:
+    stored = stored_costs()
+    coarser = part_of(stored.table, num_sizes=num_sizes, num_lengths=num_lengths)
+    found = prefer_faster(Calibration(scaled(coarser, times), "measured"), stored)
+    assert found.is_new is is_new
+    assert is_new or found.message == (
+        "the costs stored on 2026-11-29 are kept: measured anew, with fewer kinds, "
+        f"steps take {times:.2f} times as long"
     )
+
+
+@pytest.mark.parametrize(("num_sizes", "num_lengths"), [(2, 5), (5, 3)])
+def test_a_stored_table_without_all_measured_cells_is_replaced(
+    num_sizes: int, num_lengths: int
+) -> None:
+    stored = stored_costs()
+    fewer = part_of(stored.table, num_sizes=num_sizes, num_lengths=num_lengths)
     measured = Calibration(scaled(stored.table, 2.0), "measured")
     assert prefer_faster(measured, StoredCosts(fewer, "2026-11-29")) is measured
+
+
+def test_a_stored_table_at_another_context_is_replaced() -> None:
+    stored = stored_costs()
+    short = replace(stored.table, context_tokens=16)
+    measured = Calibration(scaled(stored.table, 2.0), "measured")
+    assert prefer_faster(measured, StoredCosts(short, "2026-11-29")) is measured
 
 
 def test_the_log_says_which_sizes_had_no_time() -> None:

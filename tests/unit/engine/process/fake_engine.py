@@ -54,7 +54,8 @@ def main() -> None:
         ControlServer(
             sys.argv[4], DraftLengthController(PluginSettings(), max_draft_length=8, method="ngram")
         )
-    print("listening", flush=True)
+    print("(EngineCore pid=7) INFO 11-21 02:48:05 [x.py:68] Starting to load model fake...")
+    print("(EngineCore pid=7) INFO 11-21 02:48:05 [x.py:90] Costs: measured 9 kinds", flush=True)
     app = web.Application()
     app.router.add_get("/health", health)
     app.router.add_get("/v1/models", models)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 from paceline.engine.process.engine_process import last_errors, read_environment
+from paceline.engine.process.guard import STOPPED
 
 
 def test_errors_have_no_prefixes_and_occur_once() -> None:
@@ -35,6 +36,10 @@ pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig
 def test_without_errors_the_last_lines_are_returned() -> None:
     assert last_errors("a\n\nb\nc\nd\ne\n") == ["b", "c", "d", "e"]
     assert last_errors("") == []
+
+
+def test_that_it_was_stopped_is_no_error() -> None:
+    assert last_errors(f"the last words\n{STOPPED}\n") == ["the last words"]
 
 
 def test_the_environment_of_another_process_is_read() -> None:

@@ -22,6 +22,7 @@ from polling import until, wait_until
 
 from paceline.engine.launch.command import EngineCommand
 from paceline.engine.process.engine_process import EngineProcess
+from paceline.engine.process.guard import STOPPED
 from paceline.engine.process.supervisor import EngineFailed, EngineSupervisor
 
 FAKE = Path(__file__).with_name("fake_engine.py")
@@ -34,7 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def make_supervisor(
-    folder: Path, mode: str = "", run_folder: Path | None = None
+    folder: Path, mode: str = "", run_folder: Path | None = None, **options: Any
 ) -> EngineSupervisor:
     socket = folder / "e.sock"
     command = EngineCommand(
@@ -51,6 +52,7 @@ def make_supervisor(
         run_folder=run_folder or folder / "run",
         start_timeout_s=60,
         max_restart_delay_s=600,
+        **options,
     )
 
 
@@ -90,6 +92,18 @@ async def test_ready_after_health_and_warm_up(folder: Path) -> None:
         assert supervisor.status.num_restarts == 0
 
 
+async def test_the_steps_of_a_start_are_reported(folder: Path) -> None:
+    steps: list[tuple[str, str]] = []
+    supervisor = make_supervisor(folder, on_progress=lambda *step: steps.append(step))
+    async with running(supervisor):
+        assert steps == [
+            ("engine-0", f"starting vLLM (log: {folder}/log/e.log)"),
+            ("engine-0", "loading the model"),
+            ("engine-0", "costs: measured 9 kinds"),
+            ("engine-0", "warming up"),
+        ]
+
+
 @pytest.mark.parametrize("mode", ["", "ignore-term", "daemon"])
 async def test_no_process_survives_a_stop(
     folder: Path, mode: str, monkeypatch: pytest.MonkeyPatch
@@ -107,6 +121,7 @@ async def test_no_process_survives_a_stop(
     assert not is_alive(child)
     assert not any(file.exists() for file in files)
     assert supervisor.status.state == "down"
+    assert supervisor.log.read_text().endswith(f"\n{STOPPED}\n")
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
@@ -264,6 +279,7 @@ async def test_a_failed_first_start_reports_the_engines_errors(folder: Path) -> 
     assert "exit code 1" in str(caught.value)
     assert "\n    ValueError: no memory for it" in str(caught.value)
     assert str(folder / "log" / "e.log") in str(caught.value)
+    assert STOPPED not in supervisor.log.read_text()
 
 
 def test_no_process_survives_when_the_owner_is_killed(folder: Path) -> None:

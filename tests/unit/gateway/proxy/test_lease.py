@@ -183,6 +183,16 @@ async def test_a_cut_before_there_is_a_connection_sets_the_outcome() -> None:
     assert breakers.ends == [("r0", Outcome.TIMED_OUT)]
 
 
+async def test_an_attempt_that_begins_after_the_cut_ends_at_once() -> None:
+    """The replica was found hung between the claim of its slot and the attempt."""
+    ended = list[str]()
+    leases = leases_with(RecordingBreakers())
+    async with leases.claim(R0, RequestCost(1)) as lease:
+        leases.cut_hung("r0")
+        lease.on_cut(lambda: ended.append("ended"))
+        assert ended == ["ended"]
+
+
 async def test_an_answer_that_was_received_to_its_end_is_not_cut() -> None:
     breakers, upstream, ended = RecordingBreakers(), Upstream(), list[str]()
     leases = leases_with(breakers)

@@ -212,3 +212,24 @@ async def test_a_stream_that_has_arrived_to_its_end_is_not_cut(
         assert await attempt == COMPLETED
     assert text_in(client.events) == ANSWER.decode()
     assert client.events.endswith(DONE)
+
+
+async def test_an_answer_without_tokens_left_is_not_cut_while_its_end_is_sent() -> None:
+    """It needs no engine any more: the client has its last token and lacks the closing events."""
+    client = SlowClient(num_read=4)
+    answer, leases = begun(client, 1, {"max_tokens": 3})
+    async with leases.lease(REPLICAS[0]) as lease:
+        attempt = asyncio.create_task(answer.attempt(lease))
+        await asyncio.wait_for(client.is_waited_for.wait(), 60)
+        lease.cut(Outcome.TIMED_OUT)
+        assert (await attempt).outcome is Outcome.TIMED_OUT
+    client.is_waited_for.clear()
+    async with leases.lease(REPLICAS[1]) as lease:
+        attempt = asyncio.create_task(answer.attempt(lease))
+        await asyncio.wait_for(client.is_waited_for.wait(), 60)
+        leases.cut_hung(REPLICAS[1].name)
+        assert not lease.is_cut
+        client.read_on()
+        assert await attempt == COMPLETED
+    assert text_in(client.events) == "ABC"
+    assert finish_reasons(client.events) == ["length"]
