@@ -35,10 +35,10 @@ class UndraftedPause:
         known = self._num_requests
         if num_requests >= 2 * known or 2 * num_requests <= known:
             self._num_requests, self._classes = num_requests, set(classes)
-            self._pause = _FIRST_PAUSE
+            self._pause, self._steps = _FIRST_PAUSE, 0
         elif not self._classes.issuperset(classes):
             self._classes.update(classes)
-            self._pause = _FIRST_PAUSE
+            self._pause, self._steps = _FIRST_PAUSE, 0
         self._steps += 1
         if self._repeats:
             self._repeats = False
