@@ -90,9 +90,9 @@ def test_undrafted_requests_yield_one_token_and_verify_nothing() -> None:
 
 
 def test_prompts_stretch_the_tokens_of_a_step_and_not_those_of_a_request() -> None:
-    """So far one of four requests prefilled in each step, and the three others yielded 7 tokens: 1/3
-    prefilling per decoding request, 1/7 per token. At one token for each the four requests would be
-    d * (1 + 1/7), now they are 3 * (1 + 1/3): d = 3.5 decode."""
+    """So far one of four requests prefilled in each step, and the three others yielded 7 tokens:
+    1/3 prefilling per decoding request, 1/7 per token. At one token for each the four requests
+    would be d * (1 + 1/7), now they are 3 * (1 + 1/3): d = 3.5 decode."""
     found = forecast_of(num_prefilling=1, prefilled=1)
     assert found.yields == pytest.approx([1.0, 1 + SURVIVAL[0], 1 + sum(SURVIVAL)])
     assert found.tokens[0] == pytest.approx(3.5)

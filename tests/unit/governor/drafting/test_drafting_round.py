@@ -134,7 +134,7 @@ def test_confidences_of_nothing_keep_nothing() -> None:
 
 @pytest.mark.parametrize("least_survival", [-0.1, math.inf, math.nan])
 def test_a_price_that_is_no_number_of_tokens_is_refused(least_survival: float) -> None:
-    with pytest.raises(ValueError, match="least_survival is .*; it must be finite and not negative"):
+    with pytest.raises(ValueError, match="it must be finite and not negative"):
         rule(least_survival)
 
 
