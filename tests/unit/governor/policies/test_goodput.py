@@ -220,7 +220,7 @@ def test_step_times_are_known_after_a_plan() -> None:
 
 
 @pytest.mark.parametrize("mode", [{}, {"reports_confidences": True, "ends_drafts_early": True}])
-def test_without_a_unit_no_time_is_stated_and_none_is_compared(mode: dict[str, bool]) -> None:
+def test_without_a_unit_no_time_is_stated_and_none_is_compared(mode: dict[str, Any]) -> None:
     """Without a table, costs are proportions until the first clean step, of 30 ms. An objective of
     1 ms leaves no length from then on."""
     found, load = GoodputPolicy(MAX, max_step_s=0.001), replace(ONE, **mode)
@@ -236,7 +236,7 @@ def test_without_a_unit_no_time_is_stated_and_none_is_compared(mode: dict[str, b
     assert len(found.step_seconds) == MAX + 1
 
 
-NO_DRAFTS = {
+NO_DRAFTS: dict[str, dict[str, Any]] = {
     "only prompts": {"num_prefilling": 1},
     "only capped requests": {"num_undrafted": 1},
 }
@@ -244,7 +244,7 @@ NO_DRAFTS = {
 
 @pytest.mark.parametrize("changes", NO_DRAFTS.values(), ids=NO_DRAFTS)
 def test_steps_in_which_no_request_takes_drafts_do_not_count_as_off(
-    changes: dict[str, int],
+    changes: dict[str, Any],
 ) -> None:
     """Nothing is drafted in them, and the pause from one test draft to the next stays as long."""
     found = policy(0.1)
@@ -356,7 +356,7 @@ def test_the_next_price_is_of_all_requests_that_yield_a_token() -> None:
 
 
 @pytest.mark.parametrize("changes", [{"num_prefilling": 2}, {"num_undrafted": 2}], ids=str)
-def test_a_step_in_which_no_request_takes_drafts_leaves_the_price(changes: dict[str, int]) -> None:
+def test_a_step_in_which_no_request_takes_drafts_leaves_the_price(changes: dict[str, Any]) -> None:
     """The same rule as without that step, and all drafts of that step are verified."""
     rules = []
     for has_step_between in (False, True):
