@@ -26,6 +26,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -216,7 +217,9 @@ def measure(
         if plan.rule is not None and isinstance(policy, ChoosesWidths):
             drafts = draw.random((load.num_requests, plan.draft_length))
             classes = (CLASSES * load.num_requests)[: load.num_requests]
-            timed(index, "widths", lambda d=drafts, c=classes: policy.choose_widths(d, c))
+            limits = [plan.draft_length] * load.num_requests
+            choose = partial(policy.choose_widths, drafts, classes, limits)
+            timed(index, "widths", choose)
         collections += _num_collections() - before
         timed(index, "machine", lambda n=spins: _spin(n))
     return taken[NUM_WARM_UP_STEPS:], collections

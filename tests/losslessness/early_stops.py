@@ -11,7 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 from paceline.governor.drafting.draft_rule import DraftRule
-from paceline.governor.drafting.drafting_round import DraftingRound
+from paceline.governor.drafting.drafting_round import survival_of, widths_of
 from paceline.governor.values import DraftPlan, EngineLoad, StepSample
 
 FIXED_LENGTH = 8
@@ -63,12 +63,12 @@ def vary_rules() -> None:
         length = max(load.max_draft_length - num_plans % 2, 0)
         return DraftPlan(length, "injected", rule=rule)
 
-    def choose_widths(self: FixedPolicy, confidences: Any, classes: Sequence[str]) -> Sequence[int]:
+    def choose_widths(
+        self: FixedPolicy, confidences: Any, classes: Sequence[str], limits: Sequence[int]
+    ) -> Sequence[int]:
         assert rule is not None
-        drafting = DraftingRound(rule, classes)
-        for column in confidences.T:
-            drafting.add_pass(column)
-        return drafting.widths()
+        widths: list[int] = widths_of(rule, survival_of(rule, classes, confidences)).tolist()
+        return widths
 
     def observe(self: FixedPolicy, sample: StepSample) -> None:
         _steps.append(asdict(sample))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -40,14 +40,14 @@ class Group:
 
 
 def passes_of(
-    monkeypatch: pytest.MonkeyPatch, group: Group | None, **batch: Any
+    monkeypatch: pytest.MonkeyPatch, group: Group | None, rule: DraftRule = RULE, **batch: Any
 ) -> early_stop._StepPasses:
     monkeypatch.setattr(early_stop, "_tensor_parallel_group", lambda: group)
     runner = SimpleNamespace(
         input_batch=SimpleNamespace(**{"req_ids": ["a"], "req_id_to_index": {"a": 0}} | batch),
         discard_request_mask=SimpleNamespace(np=np.zeros(4, dtype=bool)),
     )
-    order = DraftOrder(RULE, classes={"a": "greedy"}, caps={})
+    order = DraftOrder(rule, classes={"a": "greedy"}, caps={})
     return early_stop._StepPasses(runner, order, max_passes=4)
 
 
@@ -116,6 +116,65 @@ def test_the_proposal_keeps_the_probabilities_of_its_tokens(
     assert report.confidences == pytest.approx(np.array([[0.5, 0.8]]))
 
 
+class OnDevice:
+    """A tensor whose values cannot be read before it is on the host."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor = tensor
+        self.num_copies = 0
+
+    def amax(self, dim: int) -> OnDevice:
+        return OnDevice(self.tensor.amax(dim))
+
+    def numpy(self) -> None:
+        raise TypeError("planted: a tensor of a GPU has no array")
+
+    def cpu(self) -> torch.Tensor:
+        self.num_copies += 1
+        return self.tensor
+
+
+def test_without_early_ends_confidences_are_read_once_for_all_passes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Reading them would wait for the GPU after each pass."""
+    rule = replace(RULE, ends_early=False)
+    passes, stacked = passes_of(monkeypatch, None, rule), []
+    first, second = torch.tensor([[0.5, 0.3, 0.2]]), torch.tensor([[0.1, 0.8, 0.1]])
+
+    def stack(parts: list[OnDevice], dim: int) -> OnDevice:
+        stacked.append(OnDevice(torch_stack([part.tensor for part in parts], dim=dim)))
+        return stacked[-1]
+
+    for probs in (first, second):
+        passes.add_pass(TOKEN, OnDevice(probs), None)
+        assert passes.wants_more()
+    torch_stack = torch.stack
+    monkeypatch.setattr(torch, "stack", stack)
+    report = passes.report()
+    assert report is not None
+    assert report.failure == ""
+    assert report.confidences == pytest.approx(np.array([[0.5, 0.8]]))
+    assert [one.num_copies for one in stacked] == [1]
+
+
+def test_an_error_while_confidences_are_read_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The passes had different numbers of requests."""
+    passes = passes_of(monkeypatch, None, replace(RULE, ends_early=False))
+    for probs in (torch.ones((1, 3)), torch.ones((2, 3))):
+        passes.add_pass(TOKEN, probs, None)
+    report = passes.report()
+    assert report is not None
+    assert report.confidences is None
+    assert report.failure.startswith("RuntimeError")
+
+
+@pytest.mark.parametrize(("device_type", "can_end_early"), [("cpu", True), ("cuda", False)])
+def test_drafts_end_early_on_cpus_only(device_type: str, can_end_early: bool) -> None:
+    config = SimpleNamespace(device_config=SimpleNamespace(device_type=device_type))
+    assert early_stop.can_end_early(config) is can_end_early
+
+
 class Drafter:
     """A drafter whose `propose` is wrapped."""
 
@@ -151,10 +210,11 @@ for wrapped in (Drafter.propose, Runner.take_draft_token_ids):
         ({"use_heterogeneous_vocab": True}, "are not computed"),
         ({"use_local_argmax_reduction": True}, "are not computed"),
         ({"data_parallel_size": 2}, "data parallelism"),
+        ({"pipeline_parallel_size": 2}, "pipeline parallelism"),
         ({"runner": object}, "not wrapped"),
     ],
 )
-def test_what_cannot_end_early_is_refused_in_words(changes: dict[str, Any], why: str) -> None:
+def test_what_cannot_report_is_refused_in_words(changes: dict[str, Any], why: str) -> None:
     settings = SimpleNamespace(
         **{
             "method": "draft_model",
@@ -163,6 +223,7 @@ def test_what_cannot_end_early_is_refused_in_words(changes: dict[str, Any], why:
             "use_local_argmax_reduction": False,
             "async_scheduling": False,
             "data_parallel_size": 1,
+            "pipeline_parallel_size": 1,
             "drafter": Drafter(),
             "runner": Runner,
         }
@@ -178,7 +239,7 @@ def test_what_cannot_end_early_is_refused_in_words(changes: dict[str, Any], why:
     assert (why in found) if why else found == ""
 
 
-def test_workers_that_cannot_be_asked_end_no_drafts_early() -> None:
+def test_workers_that_cannot_be_asked_report_nothing() -> None:
     class Executor:
         def collective_rpc(self, method: Any) -> list[Any]:
             raise RuntimeError("planted")

@@ -13,7 +13,9 @@ from paceline.governor.costs.cost_table import CostTable
 from paceline.governor.costs.prompt_share import PromptShare
 from paceline.governor.forecast import StepForecast, make_forecast
 
-FORECAST = StepForecast([2.0, 3.0, 3.5], [0.02, 0.025, 0.04], [100.0, 120.0, 87.5])
+FORECAST = StepForecast(
+    [1.0, 1.5, 1.75], [2.0, 3.0, 3.5], [0.02, 0.025, 0.04], [100.0, 120.0, 87.5]
+)
 TABLE = CostTable(
     (1, 4),
     (0, 1, 2),
@@ -27,13 +29,19 @@ SURVIVAL, OFFERED = (0.588, 0.588**2), (0.98, 0.98**2)
 
 
 def forecast_of(
-    num_prefilling: int = 0, *, prompt_tokens: int = 0, table: CostTable = TABLE
+    num_prefilling: int = 0,
+    *,
+    num_undrafted: int = 0,
+    prompt_tokens: int = 0,
+    prefilled: int = 0,
+    table: CostTable = TABLE,
 ) -> StepForecast:
-    """After steps of four requests that yield eight tokens, with this many of prompts in each."""
+    """After steps of four requests that yield eight tokens, with this many of prompts in each, and
+    `prefilled` of the requests without a token."""
     prompts = PromptShare()
     for _ in range(20):
-        prompts.observe(ordinary_sample(prefill_tokens=prompt_tokens))
-    load = replace(LOAD, num_prefilling=num_prefilling)
+        prompts.observe(ordinary_sample(prefill_tokens=prompt_tokens, num_prefilling=prefilled))
+    load = replace(LOAD, num_prefilling=num_prefilling, num_undrafted=num_undrafted)
     return make_forecast(load, AcceptanceByClass(2), CostModel(table, 2), prompts)
 
 
@@ -46,6 +54,7 @@ def test_the_best_of_the_lengths_at_hand() -> None:
 def test_lengths_within_an_objective(max_step_s: float, count: int) -> None:
     """Length 0 always remains."""
     found = FORECAST.within(max_step_s)
+    assert found.yields == FORECAST.yields[:count]
     assert found.tokens == FORECAST.tokens[:count]
     assert found.seconds == FORECAST.seconds[:count]
     assert found.values == FORECAST.values[:count]
@@ -54,6 +63,7 @@ def test_lengths_within_an_objective(max_step_s: float, count: int) -> None:
 def test_each_request_yields_a_token_and_its_accepted_drafts() -> None:
     """Verified is what is offered, 1 ms each of 4 requests."""
     found = forecast_of()
+    assert found.yields == pytest.approx([1.0, 1 + SURVIVAL[0], 1 + sum(SURVIVAL)])
     assert found.tokens == pytest.approx([4.0, 4 * (1 + SURVIVAL[0]), 4 * (1 + sum(SURVIVAL))])
     assert found.seconds == pytest.approx(
         [0.020, 0.025 + 0.004 * OFFERED[0], 0.030 + 0.004 * sum(OFFERED)]
@@ -69,8 +79,23 @@ def test_requests_that_prefill_yield_nothing_and_have_no_drafts() -> None:
     assert found.seconds[1] == pytest.approx(0.025 + 0.001 * OFFERED[0])
 
 
-def test_where_all_prefill_it_is_as_if_one_decoded() -> None:
-    assert forecast_of(num_prefilling=4).tokens == forecast_of(num_prefilling=3).tokens
+def test_undrafted_requests_yield_one_token_and_verify_nothing() -> None:
+    """One of four prefills; of the three that decode two take no drafts. Length 1: 3 tokens and
+    0.588 accepted, 1.196 for each of the three; 20 ms, 5 ms for the pass, 1 ms for each of 0.98
+    tokens that are offered."""
+    found = forecast_of(num_prefilling=1, num_undrafted=2)
+    assert found.yields[:2] == pytest.approx([1.0, 1 + SURVIVAL[0] / 3])
+    assert found.tokens[:2] == pytest.approx([3.0, 3 + SURVIVAL[0]])
+    assert found.seconds[:2] == pytest.approx([0.020, 0.025 + 0.001 * OFFERED[0]])
+
+
+def test_prompts_stretch_the_tokens_of_a_step_and_not_those_of_a_request() -> None:
+    """So far one of four requests prefilled in each step, and the three others yielded 7 tokens:
+    1/3 prefilling per decoding request, 1/7 per token. At one token for each the four requests
+    would be d * (1 + 1/7), now they are 3 * (1 + 1/3): d = 3.5 decode."""
+    found = forecast_of(num_prefilling=1, prefilled=1)
+    assert found.yields == pytest.approx([1.0, 1 + SURVIVAL[0], 1 + sum(SURVIVAL)])
+    assert found.tokens[0] == pytest.approx(3.5)
 
 
 def test_prompts_that_cost_the_same_beside_any_draft_change_nothing() -> None:

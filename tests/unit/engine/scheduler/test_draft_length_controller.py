@@ -11,6 +11,7 @@ import pytest
 
 from paceline.engine.scheduler.draft_length_controller import DraftLengthController
 from paceline.engine.scheduler.settings import PluginSettings
+from paceline.governor.drafting.draft_rule import DraftRule
 from paceline.governor.values import DraftPlan, EngineLoad
 from unit.engine.scheduler.controllers import (
     LOAD,
@@ -210,6 +211,32 @@ def test_the_state_is_json_for_every_plan_in_force(plan: DraftPlan) -> None:
     assert controller.plan(LOAD).draft_length == 4
     json.dumps(controller.state())
     assert controller.state()["policy_errors_total"] == 1
+
+
+@pytest.mark.parametrize("rule", [0.5, {"least_survival": 0.5}, DraftRule], ids=str)
+def test_a_rule_that_is_none_is_an_error(rule: Any) -> None:
+    """The workers would fail on it in every step."""
+    controller = DraftLengthController(
+        PluginSettings(policy="fixed", draft_length=4),
+        max_draft_length=8,
+        method="draft_model",
+        make_policy=lambda name, **_: Planned(DraftPlan(3, "planned", rule=rule)),
+    )
+    plan = controller.plan(LOAD)
+    assert (plan.draft_length, plan.rule) == (4, None)
+    assert controller.state()["policy_errors_total"] == 1
+
+
+def test_a_plan_keeps_its_rule() -> None:
+    rule = DraftRule({}, 0.5, (), ends_early=False)
+    controller = DraftLengthController(
+        PluginSettings(policy="fixed"),
+        max_draft_length=8,
+        method="draft_model",
+        make_policy=lambda name, **_: Planned(DraftPlan(3, "planned", rule=rule)),
+    )
+    assert controller.plan(LOAD).rule is rule
+    assert controller.state()["policy_errors_total"] == 0
 
 
 def test_a_length_without_graphs_is_shortened_to_one_that_has_them() -> None:

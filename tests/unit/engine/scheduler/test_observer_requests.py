@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from paceline.engine.scheduler.observer import StepObserver
+from paceline.engine.scheduler.request_classes import RequestClasses
 from paceline.engine.scheduler.requested_lengths import RequestedLengths
 from paceline.governor.values import StepSample
 from unit.engine.scheduler.test_observer import Loop, Output, Request
@@ -119,3 +122,50 @@ def test_where_all_are_capped_alike_the_cap_is_what_was_requested() -> None:
     finished(loop, before)
     sample = finished(loop, step, a=(1, 0))
     assert (sample.requested_draft_length, sample.requested, sample.drafted) == (1, (), (1,))
+
+
+def test_a_request_capped_at_0_takes_no_drafts_and_its_class_does_not_count() -> None:
+    """c and d are capped at 0, and d computes the first 5 tokens of its prompt: it yields none. b
+    may draft one token."""
+    lengths, classes = RequestedLengths(), RequestClasses()
+    for name, cap in {"b": 1, "c": 0, "d": 0, "of another step": 0}.items():
+        lengths.set_cap(name, cap)
+    for name, kind in {"a": "greedy", "b": "sampled", "c": "sampled", "d": "sampled"}.items():
+        classes.set(name, kind)
+    observer = StepObserver(drafter_rests=False, lengths=lengths, classes=classes)
+    requests = {name: Request() for name in "abc"} | {"d": Request(0)}
+    step = Output({"a": 1, "b": 1, "c": 1, "d": 5})
+    load = observer.measure_load(step, requests, num_waiting=0, max_draft_length=8)
+    assert (load.num_requests, load.num_prefilling, load.num_undrafted) == (4, 1, 1)
+    assert (load.num_decoding, load.num_drafting) == (3, 2)
+    assert load.classes == {"greedy": 1, "sampled": 1}
+
+
+def test_where_no_request_takes_drafts_there_are_no_classes() -> None:
+    lengths, classes = RequestedLengths(), RequestClasses()
+    lengths.set_cap("a", 0)
+    classes.set("a", "greedy")
+    observer = StepObserver(drafter_rests=False, lengths=lengths, classes=classes)
+    load = observer.measure_load(
+        drafts(0, "a"), {"a": Request()}, num_waiting=0, max_draft_length=8
+    )
+    assert (load.num_undrafted, load.num_drafting, load.classes) == (1, 0, {})
+
+
+@pytest.mark.parametrize(
+    ("reports_confidences", "can_end_early", "ends_drafts_early"),
+    [(True, True, True), (True, False, False), (False, True, False)],
+)
+def test_drafts_end_early_where_workers_report_confidences_and_can_end_them(
+    reports_confidences: bool, can_end_early: bool, ends_drafts_early: bool
+) -> None:
+    observer = StepObserver(drafter_rests=False, can_end_early=can_end_early)
+    load = observer.measure_load(
+        drafts(0, "a"),
+        {"a": Request()},
+        num_waiting=0,
+        max_draft_length=8,
+        reports_confidences=reports_confidences,
+    )
+    assert load.reports_confidences == reports_confidences
+    assert load.ends_drafts_early == ends_drafts_early

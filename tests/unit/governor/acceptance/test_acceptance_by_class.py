@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from paceline.governor.acceptance.acceptance_by_class import AcceptanceByClass
@@ -88,5 +89,31 @@ def test_the_lengths_requested_of_single_requests_count(classes: tuple[str, ...]
 def test_steps_without_verdicts_teach_nothing() -> None:
     acceptance = AcceptanceByClass(1)
     acceptance.observe(verdicts((), ()))
-    assert acceptance.num_learned == 0
     assert acceptance.survival({})[0] == pytest.approx(PRIOR)
+
+
+SURVIVAL = np.array([[0.9, 0.45], [0.2, 0.1], [0.5, 0.25]])
+
+
+def test_dropped_tokens_are_learned_by_class() -> None:
+    """Two greedy drafts, of which the second token of the last one is dropped: reached with 0.5,
+    accepted with 0.25, (4 * 0.6 + 0.25) / 4.5 = 0.5889. The sampled draft is dropped whole: reached
+    with 1 and 0.2, accepted with 0.2 and 0.1, so (2.4 + 0.2) / 5 = 0.52 and (4 * 0.52 + 0.1) / 4.2
+    = 0.5190. All with the prior offer of 0.98."""
+    acceptance = AcceptanceByClass(2)
+    acceptance.learn_dropped(["greedy", "sampled", "greedy"], SURVIVAL, np.array([2, 0, 1]))
+    assert acceptance.survival({"greedy": 1}) == pytest.approx(
+        [0.98 * 0.6, 0.98**2 * 0.6 * 0.588889]
+    )
+    assert acceptance.survival({"sampled": 1}) == pytest.approx(
+        [0.98 * 0.52, 0.98**2 * 0.52 * 0.519048]
+    )
+
+
+def test_where_nothing_is_dropped_nothing_is_learned() -> None:
+    """Neither is anything forgotten."""
+    acceptance = AcceptanceByClass(2)
+    acceptance.observe(verdicts(("greedy",), (2,), 2))
+    before = [*acceptance.survival({"greedy": 1})]
+    acceptance.learn_dropped(["greedy"] * 3, SURVIVAL, np.array([2, 2, 2]))
+    assert acceptance.survival({"greedy": 1}) == before

@@ -135,7 +135,9 @@ class Trims(Sound):
         rule = self._rule(load) if load.reports_confidences else None
         return replace(super().plan(load), rule=rule)
 
-    def choose_widths(self, confidences: Floats, classes: Sequence[str]) -> Sequence[int]:
+    def choose_widths(
+        self, confidences: Floats, classes: Sequence[str], limits: Sequence[int]
+    ) -> Sequence[int]:
         return [len(list(takewhile(lambda c: c >= 0.4, row))) for row in confidences.tolist()]
 
     def _rule(self, load: EngineLoad) -> DraftRule:
@@ -158,56 +160,80 @@ class LeavesWidthsToOthers(Sound):
         return replace(super().plan(load), rule=rule if load.reports_confidences else None)
 
 
-class HasAnEndlessPrice(Trims):
+class HasAnEndlessPass(Trims):
     def _rule(self, load: EngineLoad) -> DraftRule:
-        return replace(super()._rule(load), least_survival=math.inf)
+        return replace(super()._rule(load), pass_tokens=(math.inf,) * (self._max - 1))
 
 
 class ForgetsARequest(Trims):
-    def choose_widths(self, confidences: Floats, classes: Sequence[str]) -> Sequence[int]:
-        return super().choose_widths(confidences, classes)[1:]
+    def choose_widths(
+        self, confidences: Floats, classes: Sequence[str], limits: Sequence[int]
+    ) -> Sequence[int]:
+        return super().choose_widths(confidences, classes, limits)[1:]
 
 
 class WantsMoreThanWasDrafted(Trims):
-    def choose_widths(self, confidences: Floats, classes: Sequence[str]) -> Sequence[int]:
+    def choose_widths(
+        self, confidences: Floats, classes: Sequence[str], limits: Sequence[int]
+    ) -> Sequence[int]:
         return [self._max] * len(classes)
 
 
 class CountsInFractions(Trims):
-    def choose_widths(self, confidences: Floats, classes: Sequence[str]) -> Any:
+    def choose_widths(
+        self, confidences: Floats, classes: Sequence[str], limits: Sequence[int]
+    ) -> Any:
         return [0.5] * len(classes)
 
 
 class AveragesNothing(Trims):
-    def choose_widths(self, confidences: Floats, classes: Sequence[str]) -> Sequence[int]:
+    def choose_widths(
+        self, confidences: Floats, classes: Sequence[str], limits: Sequence[int]
+    ) -> Sequence[int]:
         sum(map(len, classes)) / len(classes)
-        return super().choose_widths(confidences, classes)
+        return super().choose_widths(confidences, classes, limits)
 
 
 class SortsTheConfidences(Trims):
-    def choose_widths(self, confidences: Floats, classes: Sequence[str]) -> Sequence[int]:
+    def choose_widths(
+        self, confidences: Floats, classes: Sequence[str], limits: Sequence[int]
+    ) -> Sequence[int]:
         confidences.sort(axis=0)
-        return super().choose_widths(confidences, classes)
+        return super().choose_widths(confidences, classes, limits)
 
 
 class LooksAhead(Trims):
     """Drops a draft whole if any of its tokens is doubtful: token 1 for what came after it."""
 
-    def choose_widths(self, confidences: Floats, classes: Sequence[str]) -> Sequence[int]:
+    def choose_widths(
+        self, confidences: Floats, classes: Sequence[str], limits: Sequence[int]
+    ) -> Sequence[int]:
         num_passes = confidences.shape[1]
-        widths = super().choose_widths(confidences, classes)
+        widths = super().choose_widths(confidences, classes, limits)
         return [width if width == num_passes else 0 for width in widths]
 
 
 class PricesThisStep(Trims):
     """The price is the median of this step's own drafts."""
 
-    def choose_widths(self, confidences: Floats, classes: Sequence[str]) -> Sequence[int]:
+    def choose_widths(
+        self, confidences: Floats, classes: Sequence[str], limits: Sequence[int]
+    ) -> Sequence[int]:
         if not confidences.size:
             return [0] * len(classes)
         survival = np.nan_to_num(confidences.clip(0.0, 1.0)).cumprod(axis=1)
         widths: list[int] = (survival >= np.median(survival)).sum(axis=1).tolist()
         return widths
+
+
+class KeepsToTheLimits(Trims):
+    """A grammar cuts a draft by its tokens, so then the width depends on these."""
+
+    def choose_widths(
+        self, confidences: Floats, classes: Sequence[str], limits: Sequence[int]
+    ) -> Sequence[int]:
+        widths = super().choose_widths(confidences, classes, limits)
+        return [min(width, limit) for width, limit in zip(widths, limits, strict=True)]
 
 
 class PlansANumber(Sound):
@@ -258,7 +284,7 @@ def test_a_sound_policy_breaks_nothing() -> None:
         (TrimsWithoutConfidences, "uses only what the engine has", "reports no confidences"),
         (EndsWhereItCannot, "uses only what the engine has", "which the engine cannot"),
         (LeavesWidthsToOthers, "uses only what the engine has", "has no choose_widths"),
-        (HasAnEndlessPrice, "uses only what the engine has", "number that is not finite"),
+        (HasAnEndlessPass, "uses only what the engine has", "number that is not finite"),
         (ForgetsARequest, "Widths are from 0", "returned 3 widths for 4 requests"),
         (WantsMoreThanWasDrafted, "Widths are from 0", "a width is 4 in step 0"),
         (CountsInFractions, "Widths are from 0", "a width is 0.5"),
@@ -266,6 +292,7 @@ def test_a_sound_policy_breaks_nothing() -> None:
         (SortsTheConfidences, "Widths are from 0", "choose_widths changed the confidences"),
         (LooksAhead, "kept or not before it is drawn", "of the first"),
         (PricesThisStep, "kept or not before it is drawn", "where later tokens have other"),
+        (KeepsToTheLimits, "kept or not before it is drawn", "other limits"),
         (PlansANumber, "plans before the first sample", "returned int instead of a DraftPlan"),
         (PlansAFraction, "plans before the first sample", "is 2.0, which is not a whole number"),
         (GivesNoReason, "plans before the first sample", "has no reason"),
@@ -296,6 +323,7 @@ def test_a_broken_promise_is_named(broken: type, promise: str, finding: str) -> 
         AveragesNothing,
         LooksAhead,
         PricesThisStep,
+        KeepsToTheLimits,
     ],
 )
 def test_one_fault_breaks_one_promise(broken: type) -> None:

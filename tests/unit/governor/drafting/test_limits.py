@@ -28,7 +28,3 @@ def test_only_tokens_within_the_limits_are_worth_a_pass(
 ) -> None:
     """After two passes: a third one is worth 0.7 to a request that can verify its token."""
     assert after_passes(2, *limits).wants_more() is wants_more
-
-
-def test_widths_are_within_the_limits() -> None:
-    assert after_passes(3, 3, 2, 0).widths() == [3, 2, 0]

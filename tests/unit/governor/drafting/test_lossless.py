@@ -14,7 +14,7 @@ import pytest
 
 from paceline.governor.contract.samples import rich_load
 from paceline.governor.drafting.draft_rule import DraftRule
-from paceline.governor.drafting.drafting_round import DraftingRound
+from paceline.governor.drafting.drafting_round import DraftingRound, survival_of, widths_of
 from paceline.governor.policies.goodput import GoodputPolicy
 from unit.governor.drafting.emission import (
     Drafted,
@@ -36,16 +36,19 @@ class ByRule:
         self._rule = rule
 
     def wants_more(self, drafted: Drafted) -> bool:
-        return self.follow(drafted.confidences).wants_more()
+        drafting = DraftingRound(self._rule, CLASSES[: len(drafted.confidences[0])])
+        for column in drafted.confidences:
+            drafting.add_pass(column)
+        return drafting.wants_more()
 
     def widths(self, drafted: Drafted) -> Sequence[int]:
-        return self.follow(drafted.confidences).widths()
+        widths: list[int] = widths_of(self._rule, self.survival(drafted.confidences)).tolist()
+        return widths
 
-    def follow(self, confidences: Sequence[np.ndarray]) -> DraftingRound:
-        drafting = DraftingRound(self._rule, CLASSES[: len(confidences[0])])
-        for column in confidences:
-            drafting.add_pass(column)
-        return drafting
+    def survival(self, confidences: Sequence[np.ndarray]) -> np.ndarray:
+        """Shape (num_requests, num_passes)."""
+        rows = np.stack(confidences, axis=1)
+        return survival_of(self._rule, CLASSES[: len(rows)], rows)
 
 
 class ByPolicy(ByRule):
@@ -58,14 +61,17 @@ class ByPolicy(ByRule):
     def widths(self, drafted: Drafted) -> Sequence[int]:
         policy = copy.deepcopy(self._policy)
         confidences = np.stack(drafted.confidences, axis=1)
-        return policy.choose_widths(confidences, CLASSES[: len(confidences)])
+        num_requests, num_passes = confidences.shape
+        limits = [num_passes] * num_requests
+        return policy.choose_widths(confidences, CLASSES[:num_requests], limits)
 
 
 class ByOwnProbability(ByRule):
     """Biased: a token is kept for its own probability, which depends on the token."""
 
     def widths(self, drafted: Drafted) -> Sequence[int]:
-        return self.follow(drafted.own).widths()
+        widths: list[int] = widths_of(self._rule, self.survival(drafted.own)).tolist()
+        return widths
 
 
 class ByThisStepsPrice(ByRule):
@@ -77,7 +83,7 @@ class ByThisStepsPrice(ByRule):
     """
 
     def widths(self, drafted: Drafted) -> Sequence[int]:
-        survival = self.follow(drafted.confidences).survival
+        survival = self.survival(drafted.confidences)
         falling = np.sort(survival.ravel())[::-1]
         yields = len(survival) + np.concatenate(([0.0], np.cumsum(falling)))
         stairs = [1.0 + 0.3 * ((number + 1) // 2) for number in range(len(yields))]
@@ -129,7 +135,7 @@ def test_widths_that_the_policy_chooses_are_exact(seed: int) -> None:
     policy = GoodputPolicy(2)
     load = rich_load(2, num_requests=2)
     policy.plan(load)
-    policy.choose_widths(random.random((2, 2)), CLASSES)
+    policy.choose_widths(random.random((2, 2)), CLASSES, [2, 2])
     rule = policy.plan(load).rule
     assert rule is not None
     assert greatest_distance(pairs, ByPolicy(policy, rule), 2) < 1e-12

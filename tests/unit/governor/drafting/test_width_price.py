@@ -12,8 +12,8 @@ import pytest
 from paceline.governor.drafting.draft_rule import DraftRule
 from paceline.governor.drafting.width_price import WidthPrice
 
-SURVIVAL = np.array([[0.9, 0.6, 0.4], [0.8, 0.3, 0.1]])
-"""Sorted: 0.9, 0.8, 0.6, 0.4, 0.3, 0.1."""
+SURVIVAL = np.array([0.9, 0.6, 0.4, 0.8, 0.3, 0.1])
+"""Of two requests. Sorted: 0.9, 0.8, 0.6, 0.4, 0.3, 0.1."""
 
 
 def each(step_s: Callable[[int], float]) -> Callable[[Sequence[int]], list[float]]:
@@ -37,7 +37,7 @@ def after(step_s: Callable[[int], float]) -> float:
     """The price after one step with these costs."""
     price = WidthPrice()
     rule(price)
-    price.settle(SURVIVAL, each(step_s))
+    price.settle(2, SURVIVAL, each(step_s))
     return rule(price).least_survival
 
 
@@ -71,7 +71,7 @@ def test_the_price_falls_if_all_tokens_are_worth_it() -> None:
 def test_the_price_falls_by_a_fifth_at_least_if_all_tokens_are_worth_it() -> None:
     price = WidthPrice()
     rule(price)
-    price.settle(np.array([[0.9, 0.8]]), each(lambda tokens: 0.02))
+    price.settle(1, np.array([0.9, 0.8]), each(lambda tokens: 0.02))
     assert rule(price).least_survival == pytest.approx(moved(0.16))
 
 
@@ -83,8 +83,27 @@ def test_the_rate_follows_that_of_the_best_set() -> None:
     """Two requests and 0.9 + 0.8 + 0.6 tokens in 20 ms: 215 tokens a second, three tenths."""
     price = WidthPrice()
     rule(price)
-    price.settle(SURVIVAL, each(lambda tokens: 0.02 if tokens <= 3 else 0.04))
+    price.settle(2, SURVIVAL, each(lambda tokens: 0.02 if tokens <= 3 else 0.04))
     assert price.rate == pytest.approx(100.0 + 0.3 * 115.0)
+
+
+@pytest.mark.parametrize(("num_decoding", "target"), [(2, 0.7), (10, 1.0)])
+def test_all_requests_that_yield_a_token_count(num_decoding: int, target: float) -> None:
+    """20 ms a step and 6 ms a token. Two requests and 0, 1, 2, 3 tokens: 2.0 / 20, 2.9 / 26, 3.7 /
+    32, 4.3 / 38 tokens a ms. The price lies between the second and the third token, 0.8 and 0.6.
+    With eight more requests, which take no drafts: 10.0 / 20, 10.9 / 26, so none is worth it."""
+    price = WidthPrice()
+    rule(price)
+    price.settle(num_decoding, SURVIVAL, each(lambda tokens: 0.020 + 0.006 * tokens))
+    assert rule(price).least_survival == pytest.approx(moved(target))
+
+
+def test_without_drafts_that_could_be_verified_the_price_stays() -> None:
+    price = WidthPrice()
+    rule(price)
+    price.settle(2, np.array([]), each(lambda tokens: 0.02))
+    assert rule(price).least_survival == 0.2
+    assert price.rate == 100.0
 
 
 @pytest.mark.parametrize(
@@ -94,14 +113,14 @@ def test_another_load_begins_anew(num_requests: int, begins_anew: bool) -> None:
     """By half as many again, or a third fewer."""
     price = WidthPrice()
     rule(price)
-    price.settle(SURVIVAL, each(lambda tokens: 0.02))
+    price.settle(2, SURVIVAL, each(lambda tokens: 0.02))
     assert (rule(price, num_requests).least_survival == 0.2) == begins_anew
 
 
 def test_a_load_that_drifts_keeps_its_price() -> None:
     price = WidthPrice()
     rule(price, 10)
-    price.settle(SURVIVAL, each(lambda tokens: 0.02))
+    price.settle(2, SURVIVAL, each(lambda tokens: 0.02))
     for num_requests in (12, 15, 19, 24, 30):
         assert rule(price, num_requests).least_survival == pytest.approx(moved(0.1))
 
@@ -109,9 +128,9 @@ def test_a_load_that_drifts_keeps_its_price() -> None:
 def test_a_forgotten_price_begins_anew() -> None:
     price = WidthPrice()
     rule(price)
-    price.settle(SURVIVAL, each(lambda tokens: 0.02))
+    price.settle(2, SURVIVAL, each(lambda tokens: 0.02))
     price.forget()
-    price.settle(SURVIVAL, each(lambda tokens: 0.02))  # of a step before: nothing to learn from
+    price.settle(2, SURVIVAL, each(lambda tokens: 0.02))  # of a step before: nothing to learn from
     assert rule(price).least_survival == 0.2
 
 
@@ -120,13 +139,13 @@ def test_a_price_is_never_nothing() -> None:
     price = WidthPrice()
     assert rule(price, first_price_s=0.0).least_survival == 1e-3
     for _ in range(1000):
-        price.settle(np.full((2, 3), 1e-9), each(lambda tokens: 0.02))
+        price.settle(2, np.full(6, 1e-9), each(lambda tokens: 0.02))
     assert rule(price).least_survival == pytest.approx(1e-3)
 
 
 def test_of_many_tokens_some_numbers_are_compared() -> None:
     """256 requests with 8 tokens; a stair at 1,024 tokens of survival 1, the others at 0.01."""
-    survival = np.where(np.arange(8) < 4, 1.0, 0.01) * np.ones((256, 1))
+    survival = np.repeat([1.0, 0.01], 1024)
     calls: list[int] = []
 
     def step_s(tokens: int) -> float:
@@ -135,7 +154,7 @@ def test_of_many_tokens_some_numbers_are_compared() -> None:
 
     price = WidthPrice()
     rule(price, 256)
-    price.settle(survival, each(step_s))
+    price.settle(256, survival, each(step_s))
     assert len(calls) <= 41
     found = rule(price, 256).least_survival
     assert math.log(found / 0.2) == pytest.approx(0.3 * math.log(0.505 / 0.2), abs=0.3)

@@ -16,6 +16,7 @@ import pytest
 
 from paceline.governor.contract.samples import ordinary_load, ordinary_sample, rich_load
 from paceline.governor.costs.cost_table import CostTable
+from paceline.governor.drafting.drafting_round import DraftingRound
 from paceline.governor.policies.goodput import GoodputPolicy
 from paceline.governor.values import DraftPlan, EngineLoad, StepSample
 from unit.governor.steady import (
@@ -68,6 +69,18 @@ def teach(
         )
 
 
+def verdict(requested: int, *, accepted: int) -> StepSample:
+    """A step of one request that verifies a draft of `requested` tokens."""
+    return ordinary_sample(
+        num_requests=1,
+        requested_draft_length=requested,
+        drafted=(requested,),
+        accepted=(accepted,),
+        verified_draft_tokens=requested,
+        is_clean=False,
+    )
+
+
 @pytest.mark.parametrize(
     ("pass_s", "length"),
     [
@@ -89,16 +102,16 @@ def test_the_length_with_the_most_tokens_per_second_is_planned(pass_s: float, le
     assert plans[0].expected_tokens_per_s == pytest.approx(max(rates), rel=1e-3)
 
 
-def test_a_draft_is_looked_at_less_and_less_where_drafting_does_not_pay() -> None:
+def test_test_drafts_become_rarer_where_drafting_does_not_pay() -> None:
     found = policy(0.1)
     plans = [found.plan(ONE) for _ in range(127)]
-    looks = [step for step, plan in enumerate(plans, start=1) if plan.draft_length]
-    assert looks == [1, 3, 7, 15, 31, 63, 127]
+    drafted = [step for step, plan in enumerate(plans, start=1) if plan.draft_length]
+    assert drafted == [1, 3, 7, 15, 31, 63, 127]
     assert {plan.draft_length for plan in plans} == {0, 1}
     assert all(plan.is_exploring == (plan.draft_length == 1) for plan in plans)
 
 
-def test_verdicts_of_a_look_bring_drafting_back() -> None:
+def test_verdicts_of_a_test_draft_bring_drafting_back() -> None:
     """All accepted: 9 tokens a step, in 0.82 s at most, is better than 1 in 0.02 s; a draft of one
     that costs 12 ms yields 1.588 before and 1.9 after."""
     found = policy(0.012)
@@ -106,6 +119,32 @@ def test_verdicts_of_a_look_bring_drafting_back() -> None:
     teach(found, [MAX])
     assert not found.plan(ONE).is_exploring
     assert found.plan(ONE).draft_length > 0
+
+
+@pytest.mark.parametrize(("requested", "repeats"), [(1, True), (3, False)])
+def test_a_better_test_draft_is_repeated_and_an_older_draft_is_not(
+    requested: int, repeats: bool
+) -> None:
+    """All accepted, at 100 ms a pass, which is never worth it. Without a repeat the second test
+    draft is in the third step."""
+    found = policy(0.1)
+    assert found.plan(ONE).is_exploring
+    found.observe(verdict(requested, accepted=requested))
+    assert [found.plan(ONE).is_exploring for _ in range(2)] == [repeats, not repeats]
+
+
+def test_a_test_draft_no_better_than_expected_is_not_repeated() -> None:
+    found = policy(0.1)
+    assert found.plan(ONE).is_exploring
+    found.observe(verdict(1, accepted=0))
+    assert [found.plan(ONE).is_exploring for _ in range(2)] == [False, True]
+
+
+def test_verdicts_before_the_first_test_draft_repeat_none() -> None:
+    """Of drafts of one token, as long as a test draft."""
+    found = policy(0.1)
+    found.observe(verdict(1, accepted=1))
+    assert [found.plan(ONE).is_exploring for _ in range(3)] == [True, False, True]
 
 
 def test_the_classes_of_the_batch_decide_at_once() -> None:
@@ -135,7 +174,7 @@ def test_a_length_keeps_to_the_ceiling_and_to_the_allowed_ones() -> None:
 
 @pytest.mark.parametrize(("max_step_s", "length"), [(math.inf, 8), (0.025, 5), (0.0205, 0)])
 def test_an_objective_leaves_out_longer_steps(max_step_s: float, length: int) -> None:
-    """20 ms and 1 ms for each pass; where nothing may be drafted, nothing is looked at."""
+    """20 ms and 1 ms for each pass; where nothing may be drafted, there is no test draft."""
     found = policy(0.001, max_step_s=max_step_s)
     teach(found, [MAX])
     plan = found.plan(ONE)
@@ -165,7 +204,7 @@ def test_reasons_are_plain() -> None:
     assert policy(0.01).plan(ONE).reason == "1 of 8: acceptance 0.59; 30 ms a step"
     assert policy(0.003).plan(ONE).reason == "2 of 8: acceptance 0.59, 0.35; 26 ms a step"
     off = policy(0.1)
-    assert off.plan(ONE).reason == "off: one draft to see acceptance"
+    assert off.plan(ONE).reason == "off: one test draft"
     assert off.plan(ONE).reason == "0 of 8: acceptance 0.59; 20 ms a step"
     assert GoodputPolicy(MAX).plan(ONE).reason == "3 of 8: acceptance 0.59, 0.35, 0.20"
     idle = replace(ONE, num_requests=0)
@@ -178,6 +217,55 @@ def test_step_times_are_known_after_a_plan() -> None:
     assert found.step_seconds == ()
     found.plan(ONE)
     assert found.step_seconds == pytest.approx([0.02 + 0.01 * k for k in LENGTHS])
+
+
+@pytest.mark.parametrize("mode", [{}, {"reports_confidences": True, "ends_drafts_early": True}])
+def test_without_a_unit_no_time_is_stated_and_none_is_compared(mode: dict[str, Any]) -> None:
+    """Without a table, costs are proportions until the first clean step, of 30 ms. An objective of
+    1 ms leaves no length from then on."""
+    found, load = GoodputPolicy(MAX, max_step_s=0.001), replace(ONE, **mode)
+    before = found.plan(load)
+    assert before.draft_length > 0
+    assert (before.expected_tokens_per_s, found.step_seconds) == (None, ())
+    found.observe(ordinary_sample(is_clean=False))
+    assert found.plan(load).draft_length > 0
+    found.observe(ordinary_sample())
+    after = found.plan(load)
+    assert after.draft_length == 0
+    assert after.expected_tokens_per_s == pytest.approx(1.0 / found.step_seconds[0])
+    assert len(found.step_seconds) == MAX + 1
+
+
+NO_DRAFTS: dict[str, dict[str, Any]] = {
+    "only prompts": {"num_prefilling": 1},
+    "only capped requests": {"num_undrafted": 1},
+}
+
+
+@pytest.mark.parametrize("changes", NO_DRAFTS.values(), ids=NO_DRAFTS)
+def test_steps_in_which_no_request_takes_drafts_do_not_count_as_off(
+    changes: dict[str, Any],
+) -> None:
+    """Nothing is drafted in them, and the pause from one test draft to the next stays as long."""
+    found = policy(0.1)
+    drafted = []
+    for step in range(1, 64):
+        if found.plan(ONE).draft_length:
+            drafted.append(step)
+        for _ in range(3):
+            plan = found.plan(replace(ONE, **changes))
+            assert (plan.draft_length, plan.reason) == (0, "no request takes drafts")
+            assert not plan.is_exploring
+    assert drafted == [1, 3, 7, 15, 31, 63]
+
+
+def test_while_drafting_a_step_of_prompts_has_one_pass() -> None:
+    """So that the draft model has the prompts. The shortest length that is allowed."""
+    found = policy(0.003)
+    assert found.plan(ONE).draft_length == 2
+    prompts = replace(ONE, num_prefilling=1)
+    assert found.plan(prompts).draft_length == 1
+    assert found.plan(replace(prompts, allowed_lengths=(0, 2, 5))).draft_length == 2
 
 
 def test_impossible_arguments_are_refused() -> None:
@@ -219,10 +307,10 @@ def test_widths_depend_on_the_price_of_the_step_before() -> None:
         found = policy(0.003, token_s=0.004)
         for _ in range(10):
             found.plan(TWO)
-            found.choose_widths(np.full((2, 2), before), CLASSES)
+            found.choose_widths(np.full((2, 2), before), CLASSES, [2, 2])
         found.plan(TWO)
         confidences = np.array([[0.5, 0.5], [0.1, 0.1]])
-        widths.append(found.choose_widths(confidences, CLASSES))
+        widths.append(found.choose_widths(confidences, CLASSES, [2, 2]))
     assert widths[0] != widths[1]
 
 
@@ -232,23 +320,126 @@ def test_widths_of_a_step_do_not_depend_on_its_own_other_drafts() -> None:
     for other in (0.99, 0.01):
         one = policy(0.003, token_s=0.001)
         one.plan(TWO)
-        found.append(one.choose_widths(np.array([[0.5, 0.5], [other, other]]), CLASSES)[0])
+        confidences = np.array([[0.5, 0.5], [other, other]])
+        found.append(one.choose_widths(confidences, CLASSES, [2, 2])[0])
     assert found[0] == found[1]
 
 
+def test_the_first_price_is_of_the_requests_that_take_drafts() -> None:
+    """Two of four, with passes that are free. Up to one token for each of the four costs nothing,
+    and twice as many 40 ms. So two drafts of two tokens cost nothing, and the price is the least
+    one."""
+    bent = CostTable((4,), (0, 1, 2), ((0.020, 0.020, 0.060),), ((0.0, 0.0, 0.0),))
+    found = GoodputPolicy(2, cost_table=bent)
+    load = replace(TWO, num_requests=4, num_undrafted=2, max_draft_length=2)
+    plan = found.plan(load)
+    assert plan.rule is not None
+    assert (plan.draft_length, plan.rule.least_survival) == (2, 1e-3)
+
+
+def test_the_next_price_is_of_all_requests_that_yield_a_token() -> None:
+    """Ten, of which two take drafts. Passes are free, and a token costs 1 ms. 10 tokens in 20 ms,
+    11.176 in 21.96 at length 1, 11.868 in 23.88 at length 2: 509 tokens a second, so the price is
+    0.509. The two drafts have chances of 0.4, log-odds -0.405 = 1.2 - 0.6 * 2.676. 10.4 tokens in
+    21 ms are fewer than 500 a second, so neither is worth its time: three tenths of the way to 1 in
+    the logarithm, 0.509^0.7 = 0.623."""
+    found = policy(0.0, token_s=0.001)
+    load = replace(TWO, num_requests=10, num_undrafted=8)
+    confidences = np.full((2, 1), 1.0 / (1.0 + math.exp(2.676)))
+    prices = []
+    for _ in range(2):
+        rule = found.plan(load).rule
+        assert rule is not None
+        prices.append(rule.least_survival)
+        assert found.choose_widths(confidences, CLASSES, [1, 1]) == [0, 0]
+    assert prices == pytest.approx([0.509, 0.623], abs=0.001)
+
+
+@pytest.mark.parametrize("changes", [{"num_prefilling": 2}, {"num_undrafted": 2}], ids=str)
+def test_a_step_in_which_no_request_takes_drafts_leaves_the_price(changes: dict[str, Any]) -> None:
+    """The same rule as without that step, and all drafts of that step are verified."""
+    rules = []
+    for has_step_between in (False, True):
+        found = policy(0.003, token_s=0.004)
+        found.plan(TWO)
+        found.choose_widths(np.full((2, 2), 0.99), CLASSES, [2, 2])
+        if has_step_between:
+            plan = found.plan(replace(TWO, classes={}, **changes))
+            assert (plan.draft_length, plan.rule) == (1, None)
+            assert found.choose_widths(np.full((2, 1), 1e-4), CLASSES, [1, 1]) == [1, 1]
+        rules.append(found.plan(TWO).rule)
+    assert rules[0] == rules[1] != policy(0.003, token_s=0.004).plan(TWO).rule
+
+
+def test_limits_change_the_next_price_and_not_the_widths() -> None:
+    """Where a grammar leaves no token, there is nothing to learn a price from."""
+    prices, widths = [], []
+    for limits in ([2, 2], [0, 0]):
+        found = policy(0.003, token_s=0.001)
+        found.plan(TWO)
+        widths.append(found.choose_widths(np.full((2, 2), 0.9), CLASSES, limits))
+        rule = found.plan(TWO).rule
+        assert rule is not None
+        prices.append(rule.least_survival)
+    assert widths == [[2, 2], [2, 2]]
+    assert prices[0] < prices[1] == pytest.approx(0.129, abs=0.001)
+
+
+@pytest.mark.parametrize("ends_early", [True, False])
+def test_dropped_tokens_are_learned_by_their_chances(ends_early: bool) -> None:
+    """A confidence of 0.001 has log-odds -6.907; 1.2 - 0.6 * 6.907 = -2.944, a chance of 0.0500.
+    The sampled draft is dropped whole: position 1 is (2.4 + 0.05) / 5 = 0.49.
+
+    Of the greedy one the first token is kept, with a chance of 0.925, and the second is dropped,
+    which is learned where drafts end early: reached with 0.925, accepted with 0.0462. Else its
+    length is chosen for what is verified of it, and only its verdicts count.
+    """
+    found = policy(0.003, token_s=0.001)
+    found.plan(replace(TWO, ends_drafts_early=ends_early))
+    confidences = np.array([[0.9, 0.001], [0.001, 0.001]])
+    assert found.choose_widths(confidences, CLASSES, [2, 2]) == [1, 0]
+    greedy, sampled = (found._acceptance.survival({name: 1}) for name in CLASSES)
+    assert sampled[0] == pytest.approx(0.98 * 0.49, abs=1e-4)
+    assert greedy[0] == pytest.approx(0.98 * 0.6)
+    accept = (4 * 0.6 + 0.0462) / 4.925 if ends_early else 0.6
+    assert greedy[1] == pytest.approx(0.98**2 * 0.6 * accept, abs=1e-4)
+
+
+def test_drafting_ends_where_every_token_is_dropped() -> None:
+    """So no draft has a verdict. A chance of 0.05 (see above) is below each step's price, and the
+    classes' acceptance, at first that of 30 steps with all drafts accepted, falls to it."""
+    found, early = policy(0.003, token_s=0.001), replace(TWO, ends_drafts_early=True)
+    teach(found, [MAX, MAX], CLASSES)
+    drafted = []
+    for step in range(1, 401):
+        plan = found.plan(early)
+        if plan.rule is None:
+            continue
+        drafting = DraftingRound(plan.rule, CLASSES)
+        num_passes = 0
+        while drafting.wants_more():
+            drafting.add_pass(np.full(2, 0.001))
+            num_passes += 1
+        drafted.append(step)
+        confidences = np.full((2, num_passes), 0.001)
+        assert found.choose_widths(confidences, CLASSES, [num_passes] * 2) == [0, 0]
+    assert drafted[0] == 1
+    assert drafted[-1] < 100
+
+
 def test_without_a_rule_all_drafts_are_verified() -> None:
-    """Before the first plan, and at a look while off."""
+    """Before the first plan, and at a test draft."""
     found = policy(0.1)
     drafts = np.full((2, 3), 1e-4)
-    assert found.choose_widths(drafts, CLASSES) == [3, 3]
+    assert found.choose_widths(drafts, CLASSES, [3, 3]) == [3, 3]
     assert found.plan(TWO).is_exploring
-    assert found.choose_widths(drafts, CLASSES) == [3, 3]
+    assert found.choose_widths(drafts, CLASSES, [3, 3]) == [3, 3]
 
 
 def test_an_empty_batch_has_no_widths() -> None:
     found = policy(0.003)
     found.plan(TWO)
-    assert found.choose_widths(np.zeros((0, 3)), ()) == []
+    assert found.choose_widths(np.zeros((0, 3)), (), []) == []
 
 
 def test_where_drafts_end_early_the_ceiling_is_planned() -> None:
@@ -365,5 +556,6 @@ def test_loads_that_grow_256_fold_are_planned_for() -> None:
         load: EngineLoad = replace(TWO, num_requests=num_requests, classes={"greedy": num_requests})
         plans.append(found.plan(load))
         drafts = np.full((num_requests, 2), 0.9)
-        assert set(found.choose_widths(drafts, ["greedy"] * num_requests)) <= {0, 1, 2}
+        classes, limits = ["greedy"] * num_requests, [2] * num_requests
+        assert set(found.choose_widths(drafts, classes, limits)) <= {0, 1, 2}
     assert all(math.isfinite(plan.expected_tokens_per_s or 0.0) for plan in plans)

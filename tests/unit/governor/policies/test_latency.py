@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -44,14 +45,18 @@ ALL_ALIKE = (("text", (0.7,)),)
 
 def test_where_all_are_alike_it_is_goodput() -> None:
     """A share of 0 changes no value."""
-    forecast = StepForecast([8.0, 12.0, 14.0], [0.02, 0.025, 0.03], [400.0, 480.0, 466.7])
+    forecast = StepForecast(
+        [1.0, 1.5, 1.75], [8.0, 12.0, 14.0], [0.02, 0.025, 0.03], [400.0, 480.0, 466.7]
+    )
     assert weigh_slowest(forecast, 0.0).values == pytest.approx([400.0, 480.0, 466.7], rel=1e-4)
 
 
 def test_the_slowest_get_a_token_a_step_at_least() -> None:
     """4 requests, survival 1/2 at 1 and 1/2 at 2: X is 1 or 3, mean 2, variance 1. Share 0.04:
     2 - 2.326 * 0.2 = 1.535 tokens; share 1: never less than 1."""
-    forecast = StepForecast([4.0, 6.0, 8.0], [0.02, 0.03, 0.04], [200.0, 200.0, 200.0])
+    forecast = StepForecast(
+        [1.0, 1.5, 2.0], [4.0, 6.0, 8.0], [0.02, 0.03, 0.04], [200.0, 200.0, 200.0]
+    )
     assert weigh_slowest(forecast, 0.04).values[2] == pytest.approx(4 * 1.5348 / 0.04, rel=1e-3)
     assert weigh_slowest(forecast, 1.0).values[1:] == pytest.approx([4 / 0.03, 4 / 0.04])
 
@@ -64,10 +69,22 @@ def test_the_variance_is_that_of_the_tokens_of_a_step() -> None:
     chances = {1: 0.2, 2: 0.3, 3: 0.3, 4: 0.2}
     mean = sum(x * chance for x, chance in chances.items())
     variance = sum((x - mean) ** 2 * chance for x, chance in chances.items())
-    forecast = StepForecast([1.0, 1.8, 2.3, 2.5], [0.02, 0.03, 0.04, 0.05], [50.0] * 4)
+    tokens = [1.0, 1.8, 2.3, 2.5]
+    forecast = StepForecast(tokens, tokens, [0.02, 0.03, 0.04, 0.05], [50.0] * 4)
     slowest = mean - 2.326 * (0.1 * variance) ** 0.5
     assert weigh_slowest(forecast, 0.1).values[3] == pytest.approx(slowest / 0.05)
     assert weigh_slowest(forecast, 0.1).values[0] == 50.0
+
+
+def test_prompts_beside_the_answers_do_not_change_what_the_slowest_get() -> None:
+    """Half of the drafts accepted, variance 1/4: at share 0.04 the slowest get 1.5 - 2.326 * 0.1 =
+    1.2674 of 1.5 tokens. The prompts leave fewer requests that decode at length 1, so the tokens of
+    a step are 5 and not 6."""
+    even = StepForecast([1.0, 1.5], [4.0, 6.0], [0.02, 0.03], [200.0, 200.0])
+    stretched = replace(even, tokens=[4.0, 5.0], values=[200.0, 166.7])
+    found, alone = weigh_slowest(stretched, 0.04), weigh_slowest(even, 0.04)
+    assert alone.values == pytest.approx([200.0, 200.0 * 1.2674 / 1.5], rel=1e-4)
+    assert found.values == pytest.approx([200.0, 166.7 * 1.2674 / 1.5], rel=1e-4)
 
 
 def test_all_requests_get_the_same_length() -> None:
@@ -84,7 +101,7 @@ def test_a_single_waiting_request_makes_goodput_the_objective(
     """Where requests differ by all of the variance."""
     policy = LatencyPolicy(8)
     policy._dispersion.share = 1.0
-    forecast = StepForecast([4.0, 6.0], [0.02, 0.03], [200.0, 200.0])
+    forecast = StepForecast([1.0, 1.5], [4.0, 6.0], [0.02, 0.03], [200.0, 200.0])
     weighed = policy._weigh(EngineLoad(4, 900, 0, num_waiting, 8), forecast)
     assert weighed.values == ([200.0, 200.0] if is_goodput else pytest.approx([200.0, 4 / 0.03]))
 

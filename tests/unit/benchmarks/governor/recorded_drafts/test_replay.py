@@ -127,7 +127,10 @@ class EarlyPolicy(ScriptedPolicy):
     def plan(self, load: EngineLoad) -> DraftPlan:
         return replace(super().plan(load), rule=self._rule)
 
-    def choose_widths(self, confidences: Floats, classes: Sequence[str]) -> Sequence[int]:
+    def choose_widths(
+        self, confidences: Floats, classes: Sequence[str], limits: Sequence[int]
+    ) -> Sequence[int]:
+        assert limits == [confidences.shape[1]] * len(classes)
         self.shapes.append(confidences.shape)
         return [1] * len(classes)
 

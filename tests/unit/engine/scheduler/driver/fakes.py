@@ -84,7 +84,7 @@ def make_driver(
     trims_drafts: bool = False,
     drafter_rests: bool = False,
     sampler_fault: str | None = None,
-    ends_drafts_early: bool = False,
+    reports_confidences: bool = False,
     **settings: Any,
 ) -> GovernorDriver:
     """A driver without a governor of its own; `policy` decides."""
@@ -101,7 +101,7 @@ def make_driver(
         max_draft_length=8,
         trims_drafts=trims_drafts,
         drafter_rests=drafter_rests,
-        ends_drafts_early=ends_drafts_early,
+        reports_confidences=reports_confidences,
         sampler_fault=sampler_fault,
         hooks={"before_schedule": "ok"},
         **settings,

@@ -33,10 +33,10 @@ class Chooser(Recorder):
     def __init__(self, *widths: Any) -> None:
         super().__init__(DraftPlan(4, "planted", rule=RULE))
         self.widths = list(widths)
-        self.asked: list[tuple[Any, Sequence[str]]] = []
+        self.asked: list[tuple[Any, Sequence[str], Sequence[int]]] = []
 
-    def choose_widths(self, confidences: Any, classes: Sequence[str]) -> Any:
-        self.asked.append((confidences.tolist(), classes))
+    def choose_widths(self, confidences: Any, classes: Sequence[str], limits: Sequence[int]) -> Any:
+        self.asked.append((confidences.tolist(), classes, limits))
         widths = self.widths.pop(0)
         if isinstance(widths, Exception):
             raise widths
@@ -44,10 +44,16 @@ class Chooser(Recorder):
 
 
 def start(
-    policy: Recorder, *, ends_drafts_early: bool = True, **requests: dict[str, Any]
+    policy: Recorder,
+    *,
+    reports_confidences: bool = True,
+    can_end_early: bool = True,
+    **requests: dict[str, Any],
 ) -> tuple[GovernorDriver, Scheduler]:
     """A driver whose requests have arrived with these parameters."""
-    driver = make_driver(policy, ends_drafts_early=ends_drafts_early)
+    driver = make_driver(
+        policy, reports_confidences=reports_confidences, can_end_early=can_end_early
+    )
     for name, parameters in requests.items():
         sampling = SimpleNamespace(**NO_EXTRAS | parameters)
         driver.add_request(SimpleNamespace(request_id=name, sampling_params=sampling))
@@ -106,10 +112,20 @@ def test_the_rule_and_the_classes_leave_with_the_step() -> None:
 
 def test_without_workers_that_report_nothing_is_ordered() -> None:
     policy = Chooser()
-    driver, scheduler = start(policy, ends_drafts_early=False, a={})
+    driver, scheduler = start(policy, reports_confidences=False, a={})
     output = draft(driver, scheduler)
     assert not hasattr(output, ORDER)
-    assert not policy.loads[0].reports_confidences
+    [load] = policy.loads
+    assert (load.reports_confidences, load.ends_drafts_early) == (False, False)
+
+
+def test_workers_may_report_without_ending_early() -> None:
+    policy = Chooser([2])
+    driver, scheduler = start(policy, can_end_early=False, a={})
+    output = draft(driver, scheduler, ROWS[0])
+    assert hasattr(output, ORDER)
+    [load] = policy.loads
+    assert (load.reports_confidences, load.ends_drafts_early) == (True, False)
 
 
 def test_drafts_are_shortened_to_their_widths_and_confidences_return_with_the_verdicts() -> None:
@@ -140,6 +156,7 @@ def test_a_grammar_shortens_a_draft_below_its_width() -> None:
     drafts = report(proposed(a=[1, 2], b=[1, 2]), *ROWS[:2])
     scheduler.requests["b"].spec_token_ids = [1]
     run_step(driver, scheduler, Output({"a": 1, "b": 1}), drafts=drafts)
+    assert [limits for _, _, limits in policy.asked] == [[0, 1]]
     draft(driver, scheduler, *ROWS[:2], verified=[("b", 1, 1)])
     sample = policy.samples[-1]
     assert (sample.judged, sample.drafted) == (("a", "b"), (0, 1))
@@ -155,9 +172,13 @@ def test_requests_that_take_no_drafts_get_no_width() -> None:
     drafts = report(proposed(a=[1, 2], b=[1, 2], c=[1, 2], d=[1, 2]), *ROWS, [0.3, 0.2])
     scheduler.requests["d"].spec_token_ids = [1, 2]
     run_step(driver, scheduler, Output({"a": 1, "b": 1, "d": 1}), drafts=drafts)
-    [(confidences, classes)] = policy.asked
+    [(confidences, classes, limits)] = policy.asked
     assert confidences == [pytest.approx([0.3, 0.2])]
     assert classes == ("sampled",)
+    assert limits == [1]
+    [load] = policy.loads
+    assert (load.num_requests, load.num_undrafted) == (3, 1)
+    assert load.classes == {"sampled": 2}
     assert scheduler.requests["d"].spec_token_ids == [1]
 
 
