@@ -14,12 +14,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from paceline.compatibility.vllm_releases import INSTALLED, SUPPORTED
 from paceline.engine.compat.hook import VLLM_REPOSITORY, VllmHook
 from paceline.engine.compat.register import REGISTER
 from vllm_hooks.record import HookRecord, load_records
-
-RUN_VERSION = "0.32.0"
-"""The release that Paceline supports, installs, and runs its tests on."""
 
 _HEAD = """\
 # Hooks into vLLM
@@ -34,10 +32,15 @@ checks its hooks when it starts. If one does not fit, the part logs a line and s
 serves as if that part did not exist.
 """
 
+_SUPPORTED = f"""\
+Supported are {" and ".join(SUPPORTED)} (`src/paceline/compatibility/vllm_releases.py`). CPUs get
+{INSTALLED} (`paceline[cpu]`), which the tests run; GPUs get either (`paceline[cuda]`).
+"""
+
 _HOOKS_HEAD = f"""\
 ## Hooks
 
-`same`: the code equals that of {RUN_VERSION}. `fits`: the code differs, but its parameters, or the
+`same`: the code equals that of {INSTALLED}. `fits`: the code differs, but its parameters, or the
 names that the register expects in it, do not. Each place links to the change or issue that the hook
 concerns, or to its file. The `worker` hooks belong to no part: only the tests check them.
 """
@@ -122,7 +125,7 @@ with EAGLE and MTP ([#48494]). Model Runner V1 passes the length to the same dra
 [#55005]: {VLLM_REPOSITORY}/issues/55005
 """,
     "0.32.0": """\
-Supported: installed by the lock file; the tests run it, on a CPU.
+Installed by the lock file; the tests run it, on a CPU.
 """,
     "0.33.0": """\
 Fits by its source; not run, because no CPU build of it is published. Each function that Paceline
@@ -143,7 +146,7 @@ which order, did not. Relevant changes:
 def render_page(records: Sequence[HookRecord]) -> str:
     """Return the page in Markdown. ValueError for a record that is older than the register."""
     verdicts = {record.version: record.verdicts() for record in records}
-    [run] = [record for record in records if record.version == RUN_VERSION]
+    [run] = [record for record in records if record.version == INSTALLED]
     versions = [record.version for record in records]
     lines = [_HEAD, "## Parts\n", _row("part", "what it does", "without it", *versions)]
     lines.append(_row(*["---"] * (3 + len(records))))
@@ -151,6 +154,7 @@ def render_page(records: Sequence[HookRecord]) -> str:
         cells = (_part_verdict(part, verdicts[version]) for version in versions)
         lines.append(_row(f"`{part}`", purpose, without, *cells))
     lines.append("\n## Releases\n")
+    lines.append(_SUPPORTED)
     for record in records:
         lines += [f"### {record.version}\n", _summary(record, run) + "\n", _NOTES[record.version]]
     lines.append(_HOOKS_HEAD)

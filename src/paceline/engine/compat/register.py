@@ -2,9 +2,8 @@
 
 Data only. This file has the hooks of the scheduler; `register_graphs`, `register_fixes`,
 `register_workers`, `register_early_stop` and `register_calibration` have those of CUDA graphs,
-fixes, workers, drafts that end early and trial steps. Written from the source of vLLM 0.32.0.
-`checks` judges them on the installed vLLM, `tools/vllm_hooks` on other releases; docs/vllm-hooks.md
-is generated from them."""
+fixes, workers, drafts that end early and trial steps. `checks` judges them on the installed vLLM,
+`tools/vllm_hooks` on other releases; docs/vllm-hooks.md is generated from them."""
 
 from __future__ import annotations
 

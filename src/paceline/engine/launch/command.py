@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from paceline.compatibility.vllm_releases import INSTALLED
 from paceline.engine.compat.drafters import refused_everywhere
 from paceline.engine.launch.environment import CONTROL_SOCKET, RECORDING_FILE, SUPERVISED
 from paceline.engine.launch.layout import Layout
@@ -205,7 +206,7 @@ def find_server_module() -> str:
         if (folder / file).is_file():
             return module
     raise EngineMissing(
-        f"the vLLM in {folder} has no API server that Paceline knows; install vLLM 0.32"
+        f"the vLLM in {folder} has no API server that Paceline knows; install vLLM {INSTALLED}"
     )
 
 
