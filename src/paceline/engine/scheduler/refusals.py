@@ -52,6 +52,12 @@ def refuse_shared_drafts(speculative: Any) -> None:
 def refuse_ungovernable(vllm_config: Any) -> None:
     """Raise ValueError for a configuration in which the draft length cannot be controlled."""
     speculative = vllm_config.speculative_config
+    if vllm_config.use_v2_model_runner and vllm_config.device_config.device_type == "cpu":
+        raise ValueError(
+            "Model Runner V2 runs on a CPU; AdaptiveScheduler allows only V1 there, because it "
+            "corrects vLLM's CPU sampling in V1. Set VLLM_USE_V2_MODEL_RUNNER=0, or remove "
+            "--scheduler-cls."
+        )
     ranks = vllm_config.parallel_config.data_parallel_size
     if ranks > 1:
         raise ValueError(

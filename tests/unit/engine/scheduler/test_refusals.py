@@ -24,6 +24,7 @@ def refused(**changes: Any) -> str:
         "is_parallel": False,
         "trims_by_itself": False,
         "use_v2": False,
+        "device": "cuda",
         **changes,
     }
     config = SimpleNamespace(
@@ -39,6 +40,7 @@ def refused(**changes: Any) -> str:
         ),
         scheduler_config=SimpleNamespace(async_scheduling=given["is_async"]),
         use_v2_model_runner=given["use_v2"],
+        device_config=SimpleNamespace(device_type=given["device"]),
     )
     try:
         refuse_lossy_verification(config.speculative_config)
@@ -53,6 +55,8 @@ def refused(**changes: Any) -> str:
     [
         ({}, ""),
         ({"method": "ngram"}, ""),
+        ({"device": "cpu"}, ""),
+        ({"device": "cpu", "use_v2": True}, "Set VLLM_USE_V2_MODEL_RUNNER=0"),
         ({"method": "suffix"}, ""),
         ({"ranks": 2}, "data_parallel_size is 2; AdaptiveScheduler allows only 1"),
         ({"stages": 2}, "pipeline_parallel_size is 2, and speculative method 'draft_model'"),
