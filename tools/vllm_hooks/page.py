@@ -82,6 +82,10 @@ _PARTS = {
         "CPU: serves requests with `min_p` or `logit_bias` without drafts",
         "they are refused under speculation, as in vLLM alone",
     ),
+    "rust_front_end": (
+        "refuses vLLM's Rust front end, which loads no plugins",
+        "it serves without the checks and reports of Paceline's front end",
+    ),
     "resting_draft": (
         "CPU: skips the draft model at draft length 0",
         "it runs once per step, as in vLLM alone",
@@ -93,6 +97,10 @@ _PARTS = {
     "v2_draft_length": (
         "Model Runner V2: makes the draft model and n-gram lookup follow the draft length",
         "they draft the maximum, and vLLM masks the surplus",
+    ),
+    "trimmed_drafts": (
+        "Model Runner V2: reports which drafts adaptive verification left out",
+        "`enable_adaptive_verification` is refused",
     ),
     "prefill_pacing": (
         "splits prefills so that the time between two tokens stays below the objective",
@@ -130,13 +138,19 @@ Installed by the lock file; the tests run it, on a CPU.
     "0.33.0": """\
 Fits by its source; not run, because no CPU build of it is published. Each function that Paceline
 wraps or replaces in the workers equals that of 0.32.0, except `propose_draft_token_ids`, which lost
-its branch for `medusa`, and `RejectionSampler.forward`, which also passes the settings of `fly`. In
-the scheduler, the bodies of `schedule` and `update_from_output` changed; what they call, and in
-which order, did not. Relevant changes:
+its branch for `medusa`, `RejectionSampler.forward`, which also passes the settings of `fly`, and
+`sample_tokens`, which collects transferred KV blocks earlier. In the scheduler, the bodies of
+`schedule` and `update_from_output` changed; what they call, and in which order, did not. Relevant
+changes:
 
 - `rejection_sample_method` may be `fly`, which changes the output; `AdaptiveScheduler` refuses it.
 - Model Runner V2 skips drafting in a step whose drafts could not be used (`skip_drafts`: only
-  pieces of prompts, and requests at their last token). The governor counts such a step as drafted.
+  pieces of prompts, and requests at their last token). The governor asks for none in such a step.
+- `prefill_schedule_interval` also holds without data parallelism; beside it, prompts are not paced.
+- Model Runner V1 drops a table of draft lengths for `suffix` and `custom_class`; `AdaptiveScheduler`
+  needs none there.
+- Under Model Runner V2, a draft model with a shorter context than the target lowers
+  `max_model_len`, with a warning.
 - `dflash` drafts nothing at length 0 under Model Runner V2; other lengths are masked, as before.
 - The methods `medusa` and `mlp_speculator` were removed.
 """,

@@ -46,6 +46,7 @@ def test_the_releases_are_recorded_oldest_first() -> None:
                 "worker_order",
                 "kernels_read_late",
                 "platform_worker_hook",
+                "trimmed_budget",
             },
         ),
         ("0.32.0", set()),

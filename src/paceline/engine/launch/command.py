@@ -182,6 +182,8 @@ def render_command(
             "VLLM_NO_USAGE_STATS": "1",
             "DO_NOT_TRACK": "1",
             SUPERVISED: "1",
+            # `server_module` is the Python front end; vLLM reads the variable elsewhere too.
+            "VLLM_USE_RUST_FRONTEND": "0",
             **paths,
             # vLLM leaves its internal sockets there when it is killed.
             "TMPDIR": str(run_folder),
