@@ -25,8 +25,8 @@ _OPENMP_SPIN_MS = 1
 machines the front end and the scheduler need the cores on which threads spin."""
 
 _MODEL_RUNNER_V1 = {"VLLM_USE_V2_MODEL_RUNNER": "0"}
-"""The fixes of CPU sampling, the resting drafter and drafts that end early are for this one. vLLM may
-choose V2 on CPUs too where Triton runs (vllm #55847)."""
+"""The fixes of CPU sampling, the resting drafter and drafts that end early are for this one. vLLM
+may choose V2 on CPUs too where Triton runs (vllm #55847)."""
 
 EAGER = "--enforce-eager"
 EAGER_ENVIRONMENT = {"TORCHDYNAMO_DISABLE": "1"}

@@ -49,6 +49,19 @@ def refuse_shared_drafts(speculative: Any) -> None:
         )
 
 
+def refuse_unreported_trims(why: str) -> None:
+    """Raise ValueError where vLLM leaves drafts out and its workers cannot report which, for `why`.
+
+    Empty: they can. The governor would take these drafts for rejected.
+    """
+    if why:
+        raise ValueError(
+            "enable_adaptive_verification is on, and the workers cannot report which drafts it "
+            f"leaves out: {why}. Set it to false in --speculative-config, or remove "
+            "--scheduler-cls."
+        )
+
+
 def refuse_ungovernable(vllm_config: Any) -> None:
     """Raise ValueError for a configuration in which the draft length cannot be controlled."""
     speculative = vllm_config.speculative_config
@@ -74,12 +87,6 @@ def refuse_ungovernable(vllm_config: Any) -> None:
             f"pipeline_parallel_size is {stages}, and speculative method {drafting.method!r} does "
             f"not run in a pipeline: {why_not_pipelined}. Remove --speculative-config, or use "
             "--tensor-parallel-size instead."
-        )
-    if speculative.enable_adaptive_verification:
-        raise ValueError(
-            "enable_adaptive_verification is on: vLLM then leaves drafts unverified, which the "
-            "governor would count as rejected. Set it to false in --speculative-config, or remove "
-            "--scheduler-cls."
         )
     control = drafter_control(drafting)
     if control.mode == "refused":

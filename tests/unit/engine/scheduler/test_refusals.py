@@ -11,6 +11,7 @@ from paceline.engine.scheduler.refusals import (
     refuse_lossy_verification,
     refuse_shared_drafts,
     refuse_ungovernable,
+    refuse_unreported_trims,
 )
 
 
@@ -22,7 +23,6 @@ def refused(**changes: Any) -> str:
         "stages": 1,
         "is_async": False,
         "is_parallel": False,
-        "trims_by_itself": False,
         "use_v2": False,
         "device": "cuda",
         **changes,
@@ -32,7 +32,6 @@ def refused(**changes: Any) -> str:
             method=given["method"],
             rejection_sample_method=given["rejection_sample_method"],
             parallel_drafting=given["is_parallel"],
-            enable_adaptive_verification=given["trims_by_itself"],
             use_multi_module_mtp=lambda: False,
         ),
         parallel_config=SimpleNamespace(
@@ -75,10 +74,6 @@ def refused(**changes: Any) -> str:
         ({"use_v2": True, "is_async": True}, ""),
         ({"use_v2": True, "method": "medusa"}, "it runs under Model Runner V1 only"),
         ({"use_v2": True, "method": "dspark"}, ""),
-        (
-            {"use_v2": True, "method": "dspark", "trims_by_itself": True},
-            "enable_adaptive_verification is on",
-        ),
     ],
     ids=lambda value: str(value),
 )
@@ -87,6 +82,12 @@ def test_a_refusal_says_what_was_given_and_what_is_allowed(
 ) -> None:
     """An empty complaint: the configuration is served."""
     assert (complaint in refused(**changes)) if complaint else not refused(**changes)
+
+
+def test_drafts_that_are_left_out_must_be_reported() -> None:
+    refuse_unreported_trims("")
+    with pytest.raises(ValueError, match=r"enable_adaptive_verification is on.*: planted\. Set it"):
+        refuse_unreported_trims("planted")
 
 
 def test_a_vllm_without_a_choice_of_verification_is_served() -> None:
