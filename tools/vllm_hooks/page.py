@@ -147,8 +147,8 @@ changes:
 - Model Runner V2 skips drafting in a step whose drafts could not be used (`skip_drafts`: only
   pieces of prompts, and requests at their last token). The governor asks for none in such a step.
 - `prefill_schedule_interval` also holds without data parallelism; beside it, prompts are not paced.
-- Model Runner V1 drops a table of draft lengths for `suffix` and `custom_class`; `AdaptiveScheduler`
-  needs none there.
+- Model Runner V1 drops a table of draft lengths for `suffix` and `custom_class`, for which
+  `AdaptiveScheduler` needs none.
 - Under Model Runner V2, a draft model with a shorter context than the target lowers
   `max_model_len`, with a warning.
 - `dflash` drafts nothing at length 0 under Model Runner V2; other lengths are masked, as before.

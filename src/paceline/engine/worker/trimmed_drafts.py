@@ -2,11 +2,11 @@
 
 With `enable_adaptive_verification` the scheduler sends whole drafts, and the worker verifies only
 the tokens that are most likely to be accepted. Which these are is decided on the GPU and does not
-reach vLLM's scheduler, which takes the others for rejected. When the scheduler starts, `sample_tokens`
-of each worker's runner is therefore wrapped: a step that left tokens out copies the boundaries of
-its logits, one row per verified token and one more per request, to the host. The copy is queued
-before vLLM's own copy of the sampled tokens, and vLLM waits for that one before it sends the
-results, to which the boundaries are attached.
+reach vLLM's scheduler, which takes the others for rejected. When the scheduler starts,
+`sample_tokens` of each worker's runner is therefore wrapped: a step that left tokens out copies the
+boundaries of its logits, one row per verified token and one more per request, to the host. The copy
+is queued before vLLM's own copy of the sampled tokens, and vLLM waits for that one before it sends
+the results, to which the boundaries are attached.
 
 Never run on a GPU: the tests run it on a CPU, around vLLM's own classes of batches and results.
 """
