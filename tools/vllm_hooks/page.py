@@ -14,12 +14,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from paceline.compatibility.vllm_releases import INSTALLED, SUPPORTED
 from paceline.engine.compat.hook import VLLM_REPOSITORY, VllmHook
 from paceline.engine.compat.register import REGISTER
 from vllm_hooks.record import HookRecord, load_records
-
-RUN_VERSION = "0.32.0"
-"""The release that Paceline supports, installs, and runs its tests on."""
 
 _HEAD = """\
 # Hooks into vLLM
@@ -34,10 +32,15 @@ checks its hooks when it starts. If one does not fit, the part logs a line and s
 serves as if that part did not exist.
 """
 
+_SUPPORTED = f"""\
+Supported are {" and ".join(SUPPORTED)} (`src/paceline/compatibility/vllm_releases.py`). CPUs get
+{INSTALLED} (`paceline[cpu]`), which the tests run; GPUs get either (`paceline[cuda]`).
+"""
+
 _HOOKS_HEAD = f"""\
 ## Hooks
 
-`same`: the code equals that of {RUN_VERSION}. `fits`: the code differs, but its parameters, or the
+`same`: the code equals that of {INSTALLED}. `fits`: the code differs, but its parameters, or the
 names that the register expects in it, do not. Each place links to the change or issue that the hook
 concerns, or to its file. The `worker` hooks belong to no part: only the tests check them.
 """
@@ -79,6 +82,10 @@ _PARTS = {
         "CPU: serves requests with `min_p` or `logit_bias` without drafts",
         "they are refused under speculation, as in vLLM alone",
     ),
+    "rust_front_end": (
+        "refuses vLLM's Rust front end, which loads no plugins",
+        "it serves without the checks and reports of Paceline's front end",
+    ),
     "resting_draft": (
         "CPU: skips the draft model at draft length 0",
         "it runs once per step, as in vLLM alone",
@@ -90,6 +97,10 @@ _PARTS = {
     "v2_draft_length": (
         "Model Runner V2: makes the draft model and n-gram lookup follow the draft length",
         "they draft the maximum, and vLLM masks the surplus",
+    ),
+    "trimmed_drafts": (
+        "Model Runner V2: reports which drafts adaptive verification left out",
+        "`enable_adaptive_verification` is refused",
     ),
     "prefill_pacing": (
         "splits prefills so that the time between two tokens stays below the objective",
@@ -122,18 +133,24 @@ with EAGLE and MTP ([#48494]). Model Runner V1 passes the length to the same dra
 [#55005]: {VLLM_REPOSITORY}/issues/55005
 """,
     "0.32.0": """\
-Supported: installed by the lock file; the tests run it, on a CPU.
+Installed by the lock file; the tests run it, on a CPU.
 """,
     "0.33.0": """\
 Fits by its source; not run, because no CPU build of it is published. Each function that Paceline
 wraps or replaces in the workers equals that of 0.32.0, except `propose_draft_token_ids`, which lost
-its branch for `medusa`, and `RejectionSampler.forward`, which also passes the settings of `fly`. In
-the scheduler, the bodies of `schedule` and `update_from_output` changed; what they call, and in
-which order, did not. Relevant changes:
+its branch for `medusa`, `RejectionSampler.forward`, which also passes the settings of `fly`, and
+`sample_tokens`, which collects transferred KV blocks earlier. In the scheduler, the bodies of
+`schedule` and `update_from_output` changed; what they call, and in which order, did not. Relevant
+changes:
 
 - `rejection_sample_method` may be `fly`, which changes the output; `AdaptiveScheduler` refuses it.
 - Model Runner V2 skips drafting in a step whose drafts could not be used (`skip_drafts`: only
-  pieces of prompts, and requests at their last token). The governor counts such a step as drafted.
+  pieces of prompts, and requests at their last token). The governor asks for none in such a step.
+- `prefill_schedule_interval` also holds without data parallelism; beside it, prompts are not paced.
+- Model Runner V1 drops a table of draft lengths for `suffix` and `custom_class`, for which
+  `AdaptiveScheduler` needs none.
+- Under Model Runner V2, a draft model with a shorter context than the target lowers
+  `max_model_len`, with a warning.
 - `dflash` drafts nothing at length 0 under Model Runner V2; other lengths are masked, as before.
 - The methods `medusa` and `mlp_speculator` were removed.
 """,
@@ -143,7 +160,7 @@ which order, did not. Relevant changes:
 def render_page(records: Sequence[HookRecord]) -> str:
     """Return the page in Markdown. ValueError for a record that is older than the register."""
     verdicts = {record.version: record.verdicts() for record in records}
-    [run] = [record for record in records if record.version == RUN_VERSION]
+    [run] = [record for record in records if record.version == INSTALLED]
     versions = [record.version for record in records]
     lines = [_HEAD, "## Parts\n", _row("part", "what it does", "without it", *versions)]
     lines.append(_row(*["---"] * (3 + len(records))))
@@ -151,6 +168,7 @@ def render_page(records: Sequence[HookRecord]) -> str:
         cells = (_part_verdict(part, verdicts[version]) for version in versions)
         lines.append(_row(f"`{part}`", purpose, without, *cells))
     lines.append("\n## Releases\n")
+    lines.append(_SUPPORTED)
     for record in records:
         lines += [f"### {record.version}\n", _summary(record, run) + "\n", _NOTES[record.version]]
     lines.append(_HOOKS_HEAD)

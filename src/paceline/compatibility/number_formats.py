@@ -20,6 +20,7 @@ from paceline.compatibility.hardware_classes import (
     HardwareClass,
 )
 from paceline.compatibility.stored_formats import UNKNOWN, UNQUANTIZED
+from paceline.compatibility.vllm_releases import short_release
 
 Kind = Literal["weights", "kv_cache"]
 Status = Literal["works", "slow", "fails", "no_effect", "wrong"]
@@ -144,7 +145,7 @@ def judge_format(
 
 def find_row(kind: Kind, name: str, hardware: HardwareClass, release: str) -> FormatRow | None:
     """Return the row of the table; None if nothing is known."""
-    short = ".".join(release.split(".")[:2])
+    short = short_release(release)
     return next(
         (
             row
@@ -165,7 +166,7 @@ def slow_row(kernel: str, classes: Collection[HardwareClass], release: str) -> F
     'INT8 runs without VNNI, and may be slower than unquantized weights'
     >>> slow_row("CPUInt8ScaledMMLinearKernel", ["cpu-avx512", "cpu-amx"], "0.32.0")
     """
-    short = ".".join(release.split(".")[:2])
+    short = short_release(release)
     rows = [
         row
         for row in format_rows()

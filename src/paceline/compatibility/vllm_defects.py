@@ -9,7 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-_SOURCE = "https://github.com/vllm-project/vllm/blob/v0.32.0/vllm"
+from paceline.compatibility.vllm_releases import INSTALLED, short_release
+
+_SOURCE = f"https://github.com/vllm-project/vllm/blob/v{INSTALLED}/vllm"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,7 @@ def cpu_defects(release: str, *, speculates: bool, has_plugin: bool) -> tuple[Cp
     >>> cpu_defects("0.32.0", speculates=True, has_plugin=True)
     ()
     """
-    short = ".".join(release.split(".")[:2])
+    short = short_release(release)
     return tuple(
         one
         for one in CPU_DEFECTS

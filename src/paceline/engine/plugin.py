@@ -2,9 +2,9 @@
 
 vLLM calls `register` through the entry point `vllm.general_plugins` in the front end, the engine
 core and every worker, whatever the executor. `register` applies the fixes for vLLM's CPU sampling
-(`fixes`) and wraps the worker's model runner (`worker`). It does not choose the scheduler: that is
-`--scheduler-cls`. vLLM's own `VLLM_PLUGINS` selects the plugins to load; `VLLM_PLUGINS=""` loads
-none.
+(`fixes`), wraps the worker's model runner (`worker`) and refuses the Rust front end. It does not
+choose the scheduler: that is `--scheduler-cls`. vLLM's own `VLLM_PLUGINS` selects the plugins to
+load; `VLLM_PLUGINS=""` loads none.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ def register() -> None:
     try:
         from vllm.platforms import current_platform
 
+        from paceline.engine import rust_front_end
         from paceline.engine.fixes import (
             compiled_model_cache,
             cpu_sampler,
@@ -49,5 +50,6 @@ def register() -> None:
         resting_draft.apply()
         plain_sampling.apply()
         early_stop.apply()
+        rust_front_end.apply()
     except Exception:  # vLLM does not guard plugin calls; it must run without Paceline too
         logger.exception("Paceline: the plugin failed to load; vLLM runs unchanged")

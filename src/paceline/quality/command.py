@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from paceline.compatibility.hardware_classes import HARDWARE_CLASSES
+from paceline.compatibility.vllm_releases import INSTALLED
 from paceline.draft.options import (
     DEFAULT_TEMPERATURES,
     DEVICE,
@@ -202,7 +203,7 @@ def _read_options(settings: dict[str, Any]) -> CompareOptions:
         prompts_file=Path(settings["prompts_file"]),
         target=Target(
             settings["hardware"] or this.hardware_class,
-            this.vllm_release or "0.32",
+            this.vllm_release or INSTALLED,
             settings["kv_cache_format"],
         ),
         dtype=getattr(torch, settings["dtype"]),

@@ -14,6 +14,7 @@ import click
 
 from paceline.compatibility.hardware_classes import HARDWARE_CLASSES, HardwareClass
 from paceline.compatibility.number_formats import judge_format
+from paceline.compatibility.vllm_releases import INSTALLED
 from paceline.option_types import AT_LEAST_1, refuse_unwritable_folder
 from paceline.quantize.schemes import SCHEMES
 
@@ -107,7 +108,7 @@ def quantize(
     from paceline.quantize.run import Machine, QuantizeOptions, run_quantization
 
     this = read_hardware()
-    release = this.vllm_release or "0.32"
+    release = this.vllm_release or INSTALLED
     verdict = judge_format(
         "weights", SCHEMES[scheme].format, hardware or this.hardware_class, release
     )

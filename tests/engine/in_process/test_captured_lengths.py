@@ -28,6 +28,7 @@ def config(table: Any, *, max_length: int = 8, max_num_seqs: int = 256) -> Any:
     speculative = SimpleNamespace(
         num_speculative_tokens_per_batch_size=table,
         uses_dynamic_speculative_decoding=lambda: table is not None,
+        enable_adaptive_verification=False,
     )
     parts = SimpleNamespace(
         use_v2_model_runner=True,
@@ -64,6 +65,9 @@ def graphs_of(monkeypatch: pytest.MonkeyPatch, parts: Any) -> Any:
         torch.device("cpu"),
         parts.compilation_config.cudagraph_mode,
         parts.uniform_decode_query_len,
+        varlen_decode=bool(
+            parts.speculative_config and parts.speculative_config.enable_adaptive_verification
+        ),
     )
     graphs._graphs_captured = True
     return graphs
@@ -79,7 +83,10 @@ def missing(monkeypatch: pytest.MonkeyPatch, parts: Any, length: int) -> list[in
     return [
         size
         for size in sizes
-        if graphs.dispatch(size, size * per_request, per_request, 0).cg_mode.name != "FULL"
+        if graphs.dispatch(
+            size, size * per_request, per_request, 0, max_query_len=per_request
+        ).cg_mode.name
+        != "FULL"
     ]
 
 
@@ -103,6 +110,18 @@ def test_without_names_every_length_but_the_maximum_runs_piecewise(
     assert missing(monkeypatch, parts, 8) == []
     for length in (0, 1, 3, 7):
         assert len(missing(monkeypatch, parts, length)) == min(256, 512 // (1 + length))
+
+
+def test_with_adaptive_verification_every_length_has_graphs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With a table and without: vLLM then captures graphs for any mix of lengths."""
+    for table in (None, render_length_table((0, 1, 3, 7))):
+        parts = config(table)
+        parts.speculative_config.enable_adaptive_verification = True
+        assert captured_lengths(parts) is None
+        for length in range(9):
+            assert missing(monkeypatch, parts, length) == [], f"at length {length}"
 
 
 def test_lengths_whose_sizes_interleave_lose_graphs(monkeypatch: pytest.MonkeyPatch) -> None:

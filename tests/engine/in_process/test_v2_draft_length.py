@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 import torch
 
-from paceline.engine.worker.v2_draft_length import patch_worker, patch_workers
+from paceline.engine.compat.executor import patch_workers
+from paceline.engine.worker.v2_draft_length import patch_worker
 
 pytestmark = pytest.mark.engine
 
@@ -159,9 +160,9 @@ def test_workers_that_cannot_be_patched_say_why(monkeypatch: pytest.MonkeyPatch)
         def collective_rpc(self, method: Any) -> list[Any]:
             return [method(worker_with(None)), method(worker_with(object()))]
 
-    assert patch_workers(None) == "the workers cannot be reached"
-    assert patch_workers(Broken()) == "gone"
-    assert "object is neither" in patch_workers(Workers())
+    assert patch_workers(None, patch_worker) == "the workers cannot be reached"
+    assert patch_workers(Broken(), patch_worker) == "gone"
+    assert "object is neither" in patch_workers(Workers(), patch_worker)
     assert patch_worker(worker_with(None)) == ""
     from paceline.engine.worker import v2_draft_length
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from paceline.compatibility.vllm_defects import CPU_DEFECTS, CpuDefect, cpu_defects
-from paceline.compatibility.vllm_releases import FITTING, TESTED
+from paceline.compatibility.vllm_releases import SUPPORTED
 
 PAGE = (Path(__file__).parents[3] / "docs" / "vllm-hooks.md").read_text(encoding="utf-8")
 
@@ -16,7 +16,7 @@ PAGE = (Path(__file__).parents[3] / "docs" / "vllm-hooks.md").read_text(encoding
 def test_a_defect_is_known_from_the_hooks(defect: CpuDefect) -> None:
     assert defect.evidence in PAGE
     assert all(f"### {release}." in PAGE for release in defect.releases)
-    assert set(defect.corrected) <= {*TESTED, *FITTING}
+    assert set(defect.corrected) <= set(SUPPORTED)
 
 
 def test_sampled_speculation_is_wrong_on_cpus_unless_paceline_corrects_it() -> None:

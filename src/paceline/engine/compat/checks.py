@@ -14,7 +14,8 @@ from typing import Any
 from paceline.engine.compat.hook import HookFacts, VllmHook, is_judged_by_body, judge_hook
 from paceline.engine.compat.register import REGISTER
 
-_WORKER_PARTS = (
+_PARTS_ELSEWHERE = (
+    "rust_front_end",
     "seeded_generator",
     "thinking_budget",
     "min_tokens",
@@ -24,6 +25,7 @@ _WORKER_PARTS = (
     "plain_sampling",
     "early_stop",
     "v2_draft_length",
+    "trimmed_drafts",
     "trial_steps",
     "worker",
 )
@@ -56,12 +58,12 @@ def check_hooks(*parts: str) -> dict[str, str]:
     """Return "ok" or the mismatch for each hook, by hook name; only those of `parts` if given.
 
     Only the targets of the named parts are imported. Without arguments, all parts are checked
-    except those whose modules only workers load.
+    except those whose modules only workers and front ends load.
     """
     return {
         hook.name: check_hook(hook)
         for hook in REGISTER
-        if (hook.part in parts if parts else hook.part not in _WORKER_PARTS)
+        if (hook.part in parts if parts else hook.part not in _PARTS_ELSEWHERE)
     }
 
 

@@ -1,7 +1,7 @@
 """What each of vLLM's drafters does with a draft length that changes at run time.
 
-Written from the source of vLLM 0.32.0. Every drafter receives the length of the step, but some work
-only with the maximum. For Model Runner V1 see
+Written from the source of vLLM 0.32 and 0.33. Every drafter receives the length of the step, but
+some work only with the maximum. For Model Runner V1 see
 `v1/worker/gpu_model_runner.py::propose_draft_token_ids` and the classes in `v1/spec_decode`; for
 V2, vLLM's default wherever Triton runs (GPUs), see `v1/worker/gpu/spec_decode`. A method that is
 missing from these tables is refused, because its handling of the length has not been read yet.
@@ -52,7 +52,7 @@ _TRIMMED_PARALLEL = DrafterControl(
     "trimmed", "drafts all tokens in one pass whose width is fixed to the maximum length"
 )
 _REFUSED_STATES = DrafterControl("refused", "extracts hidden states and does not speculate")
-_REFUSED_MLP = DrafterControl("refused", "has no proposer in vLLM 0.32; use eagle3 or mtp")
+_REFUSED_MLP = DrafterControl("refused", "has no proposer in vLLM; use eagle3 or mtp")
 
 UNPATCHED = DrafterControl(
     "masked",
@@ -160,7 +160,7 @@ def drafter_control(drafting: Drafting) -> DrafterControl:
 def refused_in_pipeline(method: str, *, use_v2_model_runner: bool) -> str | None:
     """Return why a drafter does not run with several pipeline stages; None if it may.
 
-    vLLM 0.32 refuses none of these: it loads the model, and the first step fails. Under Model
+    vLLM refuses none of these: it loads the model, and the first step fails. Under Model
     Runner V1, `_build_attention_metadata` reads `self.drafter` in all stages (vLLM #30436); beyond
     that, the drafts of a step reach the scheduler before its tokens, and stages but the last do not
     learn accepted drafts. Under both runners, the draft model is built from the layers that the

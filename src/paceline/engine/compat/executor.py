@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable
 from typing import Any, Protocol
+
+logger = logging.getLogger("vllm.paceline.executor")
 
 
 class Executor(Protocol):
@@ -13,6 +16,21 @@ class Executor(Protocol):
     def collective_rpc(self, method: Callable[..., Any]) -> list[Any]:
         """Call `method(worker)` in each worker and wait; raises what a worker raised."""
         ...
+
+
+def patch_workers(executor: Executor | None, patch: Callable[[Any], str]) -> str:
+    """Call `patch` in each worker, which returns "" or why it cannot be patched.
+
+    Returns "" or what went wrong; never raises.
+    """
+    if executor is None:
+        return "the workers cannot be reached"
+    try:
+        answers: list[str] = executor.collective_rpc(patch)
+    except Exception as error:
+        logger.exception("Paceline: %s failed in the workers", patch.__module__)
+        return str(error)
+    return "; ".join(answer for answer in answers if answer)
 
 
 def find_executor() -> Executor | None:

@@ -9,8 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from paceline.compatibility.vllm_releases import INSTALLED
+
 VLLM_REPOSITORY = "https://github.com/vllm-project/vllm"
-VLLM_FILES = f"{VLLM_REPOSITORY}/blob/v0.32.0/vllm"
+VLLM_FILES = f"{VLLM_REPOSITORY}/blob/v{INSTALLED}/vllm"
 
 FactKind = Literal["parameters", "fields", "mentions", "missing"]
 
@@ -36,11 +38,13 @@ class VllmHook:
         "min_tokens",
         "pipeline_stages",
         "undrafted_requests",
+        "rust_front_end",
         "resting_draft",
         "plain_sampling",
         "early_stop",
         "prefill_pacing",
         "v2_draft_length",
+        "trimmed_drafts",
         "calibration",
         "trial_steps",
         "worker",

@@ -1,10 +1,10 @@
 """The register of hooks: what Paceline relies on in vLLM, why, and when each entry can be removed.
 
 Data only. This file has the hooks of the scheduler; `register_graphs`, `register_fixes`,
-`register_workers`, `register_early_stop` and `register_calibration` have those of CUDA graphs,
-fixes, workers, drafts that end early and trial steps. Written from the source of vLLM 0.32.0.
-`checks` judges them on the installed vLLM, `tools/vllm_hooks` on other releases; docs/vllm-hooks.md
-is generated from them."""
+`register_workers`, `register_early_stop`, `register_trimming` and `register_calibration` have those
+of CUDA graphs, fixes, workers, drafts that end early, drafts left out and trial steps. `checks`
+judges them on the installed vLLM, `tools/vllm_hooks` on other releases; docs/vllm-hooks.md is
+generated from them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from paceline.engine.compat.register_calibration import CALIBRATION_HOOKS
 from paceline.engine.compat.register_early_stop import EARLY_STOP_HOOKS
 from paceline.engine.compat.register_fixes import FIX_HOOKS
 from paceline.engine.compat.register_graphs import GRAPH_HOOKS
+from paceline.engine.compat.register_trimming import TRIMMING_HOOKS
 from paceline.engine.compat.register_workers import WORKER_HOOKS
 
 # When a hook can be removed.
@@ -231,6 +232,15 @@ _SCHEDULER_HOOKS: tuple[VllmHook, ...] = (
         remove_when=_ACCEPTANCE_TO_PLUGIN,
     ),
     VllmHook(
+        name="rust_front_end",
+        target="vllm.entrypoints.cli.serve:run_multi_api_server",
+        expected=("args",),
+        part="rust_front_end",
+        purpose="refuse the front end that loads no plugins, before anything is started",
+        upstream=f"{VLLM_REPOSITORY}/issues/44280",
+        remove_when="the Rust front end loads plugins and checks requests against speculation",
+    ),
+    VllmHook(
         name="token_budget",
         target="vllm.v1.core.sched.scheduler:Scheduler.schedule",
         expected=("max_num_scheduled_tokens", "long_prefill_token_threshold"),
@@ -276,5 +286,6 @@ REGISTER: tuple[VllmHook, ...] = (
     *FIX_HOOKS,
     *WORKER_HOOKS,
     *EARLY_STOP_HOOKS,
+    *TRIMMING_HOOKS,
     *CALIBRATION_HOOKS,
 )

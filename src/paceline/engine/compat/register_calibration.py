@@ -1,6 +1,6 @@
 """The hooks of the trial steps that measure an engine's costs at its start.
 
-Data only, part of `register`. Written from the source of vLLM 0.32.0.
+Data only, part of `register`.
 """
 
 from __future__ import annotations

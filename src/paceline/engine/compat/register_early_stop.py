@@ -1,6 +1,6 @@
 """The hooks of drafts that end early (`worker.early_stop`).
 
-Data only, part of `register`. Written from the source of vLLM 0.32.0.
+Data only, part of `register`.
 """
 
 from __future__ import annotations

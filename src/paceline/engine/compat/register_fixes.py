@@ -1,6 +1,6 @@
 """The hooks that the fixes of vLLM's CPU sampling and their self-check rely on.
 
-Data only, part of `register`. Written from the source of vLLM 0.32.0.
+Data only, part of `register`.
 """
 
 from __future__ import annotations

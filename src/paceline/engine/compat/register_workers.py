@@ -1,6 +1,6 @@
 """The hooks into vLLM's model runners and drafters, inside the workers.
 
-Data only, part of `register`. Written from the source of vLLM 0.32.0.
+Data only, part of `register`.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from paceline.compatibility.vllm_releases import INSTALLED
 from paceline.engine.compat.drafters import refused_everywhere
 from paceline.engine.launch.environment import CONTROL_SOCKET, RECORDING_FILE, SUPERVISED
 from paceline.engine.launch.layout import Layout
@@ -181,6 +182,8 @@ def render_command(
             "VLLM_NO_USAGE_STATS": "1",
             "DO_NOT_TRACK": "1",
             SUPERVISED: "1",
+            # `server_module` is the Python front end; vLLM reads the variable elsewhere too.
+            "VLLM_USE_RUST_FRONTEND": "0",
             **paths,
             # vLLM leaves its internal sockets there when it is killed.
             "TMPDIR": str(run_folder),
@@ -205,7 +208,7 @@ def find_server_module() -> str:
         if (folder / file).is_file():
             return module
     raise EngineMissing(
-        f"the vLLM in {folder} has no API server that Paceline knows; install vLLM 0.32"
+        f"the vLLM in {folder} has no API server that Paceline knows; install vLLM {INSTALLED}"
     )
 
 

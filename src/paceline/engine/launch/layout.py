@@ -24,6 +24,10 @@ _OPENMP_SPIN_MS = 1
 """How long an idle compute thread spins before it sleeps (Intel's default is 200). On small
 machines the front end and the scheduler need the cores on which threads spin."""
 
+_MODEL_RUNNER_V1 = {"VLLM_USE_V2_MODEL_RUNNER": "0"}
+"""The fixes of CPU sampling, the resting drafter and drafts that end early are for this one. vLLM
+may choose V2 on CPUs too where Triton runs (vllm #55847)."""
+
 EAGER = "--enforce-eager"
 EAGER_ENVIRONMENT = {"TORCHDYNAMO_DISABLE": "1"}
 """`--enforce-eager` leaves one function that vLLM compiles anyway, on the first request with log
@@ -97,6 +101,7 @@ def choose_layout(
         ),
         environment={
             **environment,
+            **_MODEL_RUNNER_V1,
             **numba_pool.ENVIRONMENT,
             **({} if compiles else EAGER_ENVIRONMENT),
         },

@@ -107,7 +107,7 @@ class _Governed:
     def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> Any:
         outputs = super().update_from_output(scheduler_output, model_runner_output)  # type: ignore[misc]
         if self.governor is not None:
-            self.governor.after_step(self, scheduler_output)
+            self.governor.after_step(self, scheduler_output, model_runner_output)
         if self.pacing is not None:
             self.pacing.after_step(self, scheduler_output)
         return outputs

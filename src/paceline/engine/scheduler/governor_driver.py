@@ -20,9 +20,13 @@ from paceline.engine.scheduler.observer import StepObserver, VerifiedDraft
 from paceline.engine.scheduler.reported_drafts import ReportedDrafts, is_ordered
 from paceline.engine.scheduler.request_classes import UNREADABLE, RequestClasses, class_of
 from paceline.engine.scheduler.requested_lengths import RequestedLengths, cap_of
+from paceline.engine.worker.trimmed_drafts import verified_lengths
 from paceline.governor.values import DraftPlan, EngineLoad, StepSample
 
 _NO_DRAFTS = DraftPlan(0, "sampled requests must not be speculated")
+_UNUSED = DraftPlan(0, "no request of the step can use drafts")
+"""vLLM 0.33 skips the drafts of such a step under Model Runner V2: pieces of prompts, and last
+tokens."""
 
 
 class GovernorDriver:
@@ -172,7 +176,7 @@ class GovernorDriver:
                 ),
                 reports_confidences=self._drafts.is_possible,
             )
-            plan = _NO_DRAFTS if self._drafts_dropped else self._plan(load)
+            plan = self._plan(output, load)
             self._observer.step_scheduled(
                 output,
                 load,
@@ -187,7 +191,11 @@ class GovernorDriver:
         length = self._max_draft_length if self._trims_drafts else plan.draft_length
         output.num_spec_tokens_to_schedule = length
 
-    def _plan(self, load: EngineLoad) -> DraftPlan:
+    def _plan(self, output: Any, load: EngineLoad) -> DraftPlan:
+        if self._drafts_dropped:
+            return _NO_DRAFTS
+        if getattr(output, "skip_drafts", False):
+            return _UNUSED
         recorder, length = self._recorder, None
         if recorder is not None and recorder.is_recording:
             length = recorder.other_length(self._controller.draft_length())
@@ -201,12 +209,20 @@ class GovernorDriver:
         for request_id, cap in self._lengths.capped(request_ids).items():
             _trim(scheduler.requests.get(request_id), cap)
 
-    def after_step(self, scheduler: Any, output: Any) -> None:
+    def after_step(self, scheduler: Any, output: Any, results: Any = None) -> None:
         """Count the step's drafts and pass its sample to the policy.
 
-        Where drafts may end early, the sample waits for them (`after_drafts`).
+        `results` is what the worker returned. Where drafts may end early, the sample waits for them
+        (`after_drafts`).
         """
-        step = _ExecutedStep(output, self.verified, time.monotonic(), scheduler.has_requests())
+        try:
+            kept = verified_lengths(results)
+        except Exception as error:  # noqa: BLE001 - drafts left out count as rejected once
+            self._controller.note_error("reading which drafts were verified", error)
+            kept = {}
+        step = _ExecutedStep(
+            output, self.verified, kept, time.monotonic(), scheduler.has_requests()
+        )
         self.verified = []
         if is_ordered(output):
             self._step = step
@@ -220,11 +236,12 @@ class GovernorDriver:
         output, verified = step.output, step.verified
         try:
             if verified:
-                verified = self._count(verified, output.num_invalid_spec_tokens)
+                verified = self._count(verified, output.num_invalid_spec_tokens, step.kept)
             sample = self._observer.step_finished(
                 output,
                 scheduler.requests,
                 verified=verified,
+                kept=step.kept,
                 now_s=step.finished_s,
                 has_more_work=step.has_more_work,
                 may_speculate=not self._drafts_dropped,
@@ -265,14 +282,20 @@ class GovernorDriver:
             self._recorder.fail(error)
 
     def _count(
-        self, verified: list[VerifiedDraft], num_invalid: Mapping[str, int] | None
+        self,
+        verified: list[VerifiedDraft],
+        num_invalid: Mapping[str, int] | None,
+        kept: Mapping[str, int],
     ) -> list[VerifiedDraft]:
-        """Count drafts as vLLM's metrics do; return those with a grammar-valid token."""
+        """Count drafts as vLLM's metrics do, but without tokens that adaptive verification left
+        out; return those with a grammar-valid token that was verified."""
         if num_invalid:
             verified = [(r, drafted - num_invalid.get(r, 0), n) for r, drafted, n in verified]
+        if kept:
+            verified = [(r, min(drafted, kept.get(r, drafted)), n) for r, drafted, n in verified]
         _, drafted, accepted = zip(*verified, strict=True)
         self._controller.count_drafts(drafted, accepted)
-        if num_invalid:
+        if num_invalid or kept:
             verified = [(r, drafted, min(n, drafted)) for r, drafted, n in verified if drafted > 0]
         return verified
 
@@ -312,6 +335,8 @@ class _ExecutedStep:
 
     output: Any
     verified: list[VerifiedDraft]
+    kept: Mapping[str, int]
+    """Draft tokens of each request that adaptive verification kept; empty where it kept all."""
     finished_s: float
     has_more_work: bool
 

@@ -18,7 +18,7 @@ from paceline.engine.compat.drafters import (
     drafter_control,
     drafting_of,
 )
-from paceline.engine.compat.executor import Executor, find_executor
+from paceline.engine.compat.executor import Executor, find_executor, patch_workers
 from paceline.engine.compat.length_table import (
     is_length_table,
     lengths_to_name,
@@ -32,11 +32,13 @@ from paceline.engine.scheduler.refusals import (
     refuse_lossy_verification,
     refuse_shared_drafts,
     refuse_ungovernable,
+    refuse_unreported_trims,
 )
 from paceline.engine.scheduler.settings import PluginSettings, parse_settings
 from paceline.engine.worker.early_stop import can_end_early, why_not_in_workers
 from paceline.engine.worker.resting_draft import drafter_rests
-from paceline.engine.worker.v2_draft_length import patch_workers
+from paceline.engine.worker.trimmed_drafts import report_from_worker
+from paceline.engine.worker.v2_draft_length import patch_worker
 from paceline.recording.records import SCHEMA_VERSION, Header
 
 logger = logging.getLogger("vllm.paceline.scheduler")
@@ -70,6 +72,9 @@ def start_governor(scheduler: Any, kernels: Mapping[str, int]) -> GovernorDriver
         return None
     refuse_ungovernable(vllm_config)
     executor = find_executor()
+    if speculative.enable_adaptive_verification:
+        refuse_unreported_trims(patch_workers(executor, report_from_worker))
+        logger.info("Governor: adaptive verification shortens drafts further after they are made")
     sampler_fault = check_workers(executor)
     if sampler_fault is not None:
         logger.error(
@@ -206,7 +211,7 @@ def connect_drafter(drafting: Drafting, executor: Executor | None) -> DrafterCon
     control = drafter_control(drafting)
     if control.mode != "patched":
         return control
-    fault = patch_workers(executor)
+    fault = patch_workers(executor, patch_worker)
     if fault:
         logger.error(
             "Governor: the drafter could not be patched and always drafts the maximum: %s", fault

@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress, filterfalse, repeat
 from operator import attrgetter, itemgetter, lt
+from types import MappingProxyType
 from typing import Any
 
 from paceline.engine.scheduler.request_classes import RequestClasses
@@ -25,6 +26,8 @@ from paceline.governor.values import EngineLoad, StepSample
 
 _MAX_IN_FLIGHT = 64
 """Bound on steps in flight: two under asynchronous scheduling, one per pipeline stage."""
+
+_ALL: Mapping[str, int] = MappingProxyType({})
 
 VerifiedDraft = tuple[str, int, int]
 """Request id, number of draft tokens verified for it, and number of these accepted."""
@@ -200,6 +203,7 @@ class StepObserver:
         may_speculate: bool,
         num_passes: int | None = None,
         confidences_of: ConfidencesOf | None = None,
+        kept: Mapping[str, int] = _ALL,
     ) -> StepSample | None:
         """Return the sample of a step whose results vLLM has processed; None for an unknown step.
 
@@ -207,7 +211,8 @@ class StepObserver:
         empty drafts; never more accepted than verified. `has_more_work`: the next step follows
         immediately. `may_speculate` is False when absent drafts say nothing about the drafter.
         `num_passes`: tokens that the step drafted for each request; None where it drafted to the
-        planned length. `confidences_of` gives those of the judged drafts.
+        planned length. `confidences_of` gives those of the judged drafts. `kept`: the draft tokens
+        of each request that were verified, where vLLM left some out; `verified` has these.
         """
         before_s, had_more_work = self._finished_s, self._had_more_work
         self._finished_s, self._had_more_work = now_s, has_more_work
@@ -218,10 +223,13 @@ class StepObserver:
         self._classes.forget_ended(requests)
         if self._backfilling:
             self._backfilling &= requests.keys()
-        requested_draft_length = step.requested.longest
+        requested, verified_draft_tokens = step.requested, step.verified_draft_tokens
+        if kept:
+            requested, verified_draft_tokens = requested.limited(kept), sum(kept.values())
+        requested_draft_length = requested.longest
         verdicts = _NOT_JUDGED
         if requested_draft_length > 0 and may_speculate and not step.lacks_drafts:
-            verdicts = _judge(output.num_scheduled_tokens, step.requested, requests, verified)
+            verdicts = _judge(output.num_scheduled_tokens, requested, requests, verified)
         catches_up = step.catches_up or (step.lacks_drafts and step.draft_length > 0)
         is_back_to_back = had_more_work and before_s is not None and not step.resumes
         since_s = before_s if is_back_to_back and before_s is not None else step.started_s
@@ -233,7 +241,7 @@ class StepObserver:
             requested_draft_length=requested_draft_length,
             drafted=verdicts.drafted,
             accepted=verdicts.accepted,
-            verified_draft_tokens=max(step.verified_draft_tokens, sum(verdicts.drafted)),
+            verified_draft_tokens=max(verified_draft_tokens, sum(verdicts.drafted)),
             draft_length=step.draft_length if num_passes is None else num_passes,
             prefill_tokens=step.prefill_tokens,
             context_tokens=step.context_tokens,

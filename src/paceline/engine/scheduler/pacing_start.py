@@ -30,7 +30,7 @@ def start_pacing(scheduler: Any, settings: PluginSettings) -> SchedulerPacing | 
     objective_ms, pause_ms = settings.time_per_output_token_ms, settings.max_pause_ms
     if objective_ms is None and pause_ms is None:
         return None
-    excluded = _why_prompts_stay_whole(scheduler.scheduler_config)
+    excluded = _why_prompts_stay_whole(scheduler.scheduler_config) or _why_prompts_wait(scheduler)
     if excluded and objective_ms is not None:
         raise ValueError(
             f"time_per_output_token_ms is {objective_ms}, but {excluded}; remove "
@@ -66,6 +66,21 @@ def _why_prompts_stay_whole(settings: Any) -> str:
         return "images are computed in one piece (disable_chunked_mm_input)"
     if getattr(settings, "long_prefill_token_threshold_adaptive", False):
         return "vLLM raises the pieces of prompts itself (long_prefill_token_threshold_adaptive)"
+    return ""
+
+
+def _why_prompts_wait(scheduler: Any) -> str:
+    """Empty if vLLM lets prompts into every step.
+
+    Beside an interval, pacing would misjudge the steps without prompts, and an interval ends while
+    prompts wait that one step cannot finish, which is always so where pacing divides them.
+    """
+    if scheduler.vllm_config.parallel_config.data_parallel_size > 1:
+        interval = scheduler.scheduler_config.prefill_schedule_interval
+    else:
+        interval = getattr(scheduler, "local_prefill_interval", 1)  # since vLLM 0.33
+    if interval > 1:
+        return f"vLLM computes prompts in one of {interval} steps only (prefill_schedule_interval)"
     return ""
 
 

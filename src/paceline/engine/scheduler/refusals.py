@@ -49,9 +49,28 @@ def refuse_shared_drafts(speculative: Any) -> None:
         )
 
 
+def refuse_unreported_trims(why: str) -> None:
+    """Raise ValueError where vLLM leaves drafts out and its workers cannot report which, for `why`.
+
+    Empty: they can. The governor would take these drafts for rejected.
+    """
+    if why:
+        raise ValueError(
+            "enable_adaptive_verification is on, and the workers cannot report which drafts it "
+            f"leaves out: {why}. Set it to false in --speculative-config, or remove "
+            "--scheduler-cls."
+        )
+
+
 def refuse_ungovernable(vllm_config: Any) -> None:
     """Raise ValueError for a configuration in which the draft length cannot be controlled."""
     speculative = vllm_config.speculative_config
+    if vllm_config.use_v2_model_runner and vllm_config.device_config.device_type == "cpu":
+        raise ValueError(
+            "Model Runner V2 runs on a CPU; AdaptiveScheduler allows only V1 there, because it "
+            "corrects vLLM's CPU sampling in V1. Set VLLM_USE_V2_MODEL_RUNNER=0, or remove "
+            "--scheduler-cls."
+        )
     ranks = vllm_config.parallel_config.data_parallel_size
     if ranks > 1:
         raise ValueError(
@@ -68,12 +87,6 @@ def refuse_ungovernable(vllm_config: Any) -> None:
             f"pipeline_parallel_size is {stages}, and speculative method {drafting.method!r} does "
             f"not run in a pipeline: {why_not_pipelined}. Remove --speculative-config, or use "
             "--tensor-parallel-size instead."
-        )
-    if speculative.enable_adaptive_verification:
-        raise ValueError(
-            "enable_adaptive_verification is on: vLLM then leaves drafts unverified, which the "
-            "governor would count as rejected. Set it to false in --speculative-config, or remove "
-            "--scheduler-cls."
         )
     control = drafter_control(drafting)
     if control.mode == "refused":

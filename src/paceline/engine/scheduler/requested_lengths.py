@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import filterfalse, repeat
 from typing import Any
 
@@ -57,6 +57,11 @@ class Requested:
         if any(request_id in ids for ids in self.steps):
             return self.others.get(request_id, self.longest)
         return 0
+
+    def limited(self, lengths: Mapping[str, int]) -> Requested:
+        """The same, with at most `lengths[request_id]` tokens of each of these requests."""
+        shorter = {name: length for name, length in lengths.items() if length < self.of(name)}
+        return replace(self, others={**self.others, **shorter}) if shorter else self
 
 
 class RequestedLengths:

@@ -12,27 +12,11 @@ Never run on a GPU: the tests run vLLM's own methods on a CPU around an artifici
 from __future__ import annotations
 
 import functools
-import logging
 from typing import Any
 
 from paceline.engine.compat.checks import check_hooks, unfit_for
-from paceline.engine.compat.executor import Executor
-
-logger = logging.getLogger("vllm.paceline.v2_draft_length")
 
 _MARK = "__paceline_draft_length__"
-
-
-def patch_workers(executor: Executor | None) -> str:
-    """Patch every worker's speculator; return "" or why one was not patched. Never raises."""
-    if executor is None:
-        return "the workers cannot be reached"
-    try:
-        answers: list[str] = executor.collective_rpc(patch_worker)
-    except Exception as error:
-        logger.exception("Paceline: the workers failed to patch their speculators")
-        return str(error)
-    return "; ".join(answer for answer in answers if answer)
 
 
 def patch_worker(worker: Any) -> str:

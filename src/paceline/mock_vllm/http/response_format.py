@@ -23,6 +23,7 @@ from paceline.mock_vllm.model.vocabulary import decode
 from paceline.mock_vllm.settings import MockVllmSettings
 
 VLLM_VERSION = "0.32.0"
+"""The release whose answers were recorded: they, not Paceline, say what this server imitates."""
 DONE = b"data: [DONE]\n\n"
 
 _encode = msgspec.json.Encoder().encode

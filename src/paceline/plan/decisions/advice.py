@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from paceline.capacity.model.weights import num_params
 from paceline.compatibility.number_formats import judge_format
+from paceline.compatibility.vllm_releases import INSTALLED
 from paceline.plan.decisions.planner import Plan
 from paceline.plan.values import Drafter
 
@@ -18,7 +19,6 @@ _SMALL_MODEL_PARAMS = 13e9
 _MANY_GPUS = 64
 """From here on, the work of building TensorRT-LLM engines can pay. Chosen empirically."""
 _WORTHWHILE_GAIN = 1.1
-_VLLM_RELEASE = "0.32"
 _FP8_WITH_A_DRAFT = (
     "a draft model with another head size, usually of another family, can end the engine"
 )
@@ -120,7 +120,7 @@ def _why_refused(plan: Plan, scheme: str) -> str:
     if hardware is None:
         return ""
     name = _FORMATS.get(scheme, scheme)
-    return judge_format("weights", name, hardware, _VLLM_RELEASE).refusal
+    return judge_format("weights", name, hardware, INSTALLED).refusal
 
 
 def _preferred_scheme(plan: Plan, fitting: Mapping[str, Plan]) -> str | None:

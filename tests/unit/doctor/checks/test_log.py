@@ -1,4 +1,4 @@
-"""Known messages in an engine's log. The lines are those of vLLM 0.32, torch and the kernel."""
+"""Known messages in an engine's log. The lines are those of vLLM, torch and the kernel."""
 
 from __future__ import annotations
 
@@ -39,8 +39,13 @@ LINES = {
     "size. Target model vocab_size=152064.",
     "log-all-reduce-slow": "WARNING Custom allreduce is disabled because it's not supported on "
     "more than two PCIe-only GPUs.",
-    "log-length-table-ignored": "WARNING Dynamic speculative decoding is not supported with data "
-    "parallelism ... Disabling num_speculative_tokens_per_batch_size and falling back",
+    "log-length-table-ignored": "WARNING 11-23 12:00:00 [vllm.py:1120] Dynamic speculative "
+    "decoding is not supported with data parallelism because data-parallel ranks can select "
+    "different speculative-token counts, causing DP divergence and deadlocks. Disabling "
+    "num_speculative_tokens_per_batch_size and falling back to static num_speculative_tokens=8.",
+    "log-length-table-unsupported": "WARNING 11-23 12:00:00 [vllm.py:1100] Dynamic speculative "
+    "decoding is not supported with the 'suffix' speculative method on Model Runner V1. Disabling "
+    "num_speculative_tokens_per_batch_size and falling back to static num_speculative_tokens=8.",
     "log-hooks-unfit": "ERROR 11-23 12:00:00 [governor_start.py:63] Governor: off, because this "
     "vLLM does not fit its hooks: request_attributes: does not mention num_stale_output_tokens.",
     "log-descriptors-used-up": "OSError: [Errno 24] Too many open files",

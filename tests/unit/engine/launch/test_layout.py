@@ -183,6 +183,10 @@ def test_a_model_is_compiled_where_it_can_be(
     assert layout.reasons[-1].startswith(reason)
 
 
+def test_a_cpu_gets_model_runner_v1() -> None:
+    assert choose_layout(TWO_CORES, DEFAULTS).environment["VLLM_USE_V2_MODEL_RUNNER"] == "0"
+
+
 def test_a_gpu_is_left_to_vllm() -> None:
     layout = choose_layout(replace(TWO_CORES, device="gpu"), DEFAULTS)
     assert layout.vllm_args == ()

@@ -19,12 +19,12 @@ def started(
     """What `start_pacing` gives for these settings and an option of vLLM, and its log."""
     scheduler, _, _ = make()
     for name, value in (option or {}).items():
-        is_parallel = name.endswith("_parallel_size")
-        setattr(
-            scheduler.vllm_config.parallel_config if is_parallel else scheduler.scheduler_config,
-            name,
-            value,
-        )
+        holder = scheduler.scheduler_config
+        if name.endswith("_parallel_size"):
+            holder = scheduler.vllm_config.parallel_config
+        elif name.startswith("local_"):
+            holder = scheduler
+        setattr(holder, name, value)
     lines: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pacing_start, "check_hooks", lambda part: {})
@@ -80,9 +80,14 @@ def test_without_a_time_nothing_is_paced() -> None:
         ({"enable_chunked_prefill": False}, "in one piece (--no-enable-chunked-prefill)"),
         ({"disable_chunked_mm_input": True}, "images are computed in one piece"),
         ({"long_prefill_token_threshold_adaptive": True}, "vLLM raises the pieces"),
+        ({"local_prefill_interval": 4}, "one of 4 steps only (prefill_schedule_interval)"),
+        (
+            {"data_parallel_size": 2, "prefill_schedule_interval": 3, "local_prefill_interval": 1},
+            "one of 3 steps only (prefill_schedule_interval)",
+        ),
     ],
 )
-def test_a_longest_pause_is_left_out_where_prompts_cannot_be_cut(
+def test_a_longest_pause_is_left_out_where_vllm_places_prompts_itself(
     option: dict[str, Any], reason: str
 ) -> None:
     """An objective, which somebody asked for, is refused."""
@@ -110,6 +115,13 @@ def test_a_longest_pause_is_left_out_where_steps_wait_for_others(
     assert reason in log
     pacing, _ = started(option, time_per_output_token_ms=50.0)
     assert pacing is not None
+
+
+def test_an_interval_that_vllm_does_not_apply_changes_nothing() -> None:
+    """Before 0.33 it holds for data-parallel ranks only; since then 1 says that it does not."""
+    for option in ({}, {"local_prefill_interval": 1}):
+        pacing, _ = started({**option, "prefill_schedule_interval": 4}, max_pause_ms=200)
+        assert pacing is not None
 
 
 def test_without_its_hooks_nothing_is_paced() -> None:

@@ -57,6 +57,7 @@ def make(
             long_prefill_token_threshold=chunk,
             enable_chunked_prefill=True,
             disable_chunked_mm_input=False,
+            prefill_schedule_interval=1,
         ),
         vllm_config=SimpleNamespace(
             parallel_config=SimpleNamespace(pipeline_parallel_size=1, data_parallel_size=1)

@@ -11,6 +11,7 @@ from paceline.engine.scheduler.refusals import (
     refuse_lossy_verification,
     refuse_shared_drafts,
     refuse_ungovernable,
+    refuse_unreported_trims,
 )
 
 
@@ -22,8 +23,8 @@ def refused(**changes: Any) -> str:
         "stages": 1,
         "is_async": False,
         "is_parallel": False,
-        "trims_by_itself": False,
         "use_v2": False,
+        "device": "cuda",
         **changes,
     }
     config = SimpleNamespace(
@@ -31,7 +32,6 @@ def refused(**changes: Any) -> str:
             method=given["method"],
             rejection_sample_method=given["rejection_sample_method"],
             parallel_drafting=given["is_parallel"],
-            enable_adaptive_verification=given["trims_by_itself"],
             use_multi_module_mtp=lambda: False,
         ),
         parallel_config=SimpleNamespace(
@@ -39,6 +39,7 @@ def refused(**changes: Any) -> str:
         ),
         scheduler_config=SimpleNamespace(async_scheduling=given["is_async"]),
         use_v2_model_runner=given["use_v2"],
+        device_config=SimpleNamespace(device_type=given["device"]),
     )
     try:
         refuse_lossy_verification(config.speculative_config)
@@ -53,6 +54,8 @@ def refused(**changes: Any) -> str:
     [
         ({}, ""),
         ({"method": "ngram"}, ""),
+        ({"device": "cpu"}, ""),
+        ({"device": "cpu", "use_v2": True}, "Set VLLM_USE_V2_MODEL_RUNNER=0"),
         ({"method": "suffix"}, ""),
         ({"ranks": 2}, "data_parallel_size is 2; AdaptiveScheduler allows only 1"),
         ({"stages": 2}, "pipeline_parallel_size is 2, and speculative method 'draft_model'"),
@@ -71,10 +74,6 @@ def refused(**changes: Any) -> str:
         ({"use_v2": True, "is_async": True}, ""),
         ({"use_v2": True, "method": "medusa"}, "it runs under Model Runner V1 only"),
         ({"use_v2": True, "method": "dspark"}, ""),
-        (
-            {"use_v2": True, "method": "dspark", "trims_by_itself": True},
-            "enable_adaptive_verification is on",
-        ),
     ],
     ids=lambda value: str(value),
 )
@@ -83,6 +82,12 @@ def test_a_refusal_says_what_was_given_and_what_is_allowed(
 ) -> None:
     """An empty complaint: the configuration is served."""
     assert (complaint in refused(**changes)) if complaint else not refused(**changes)
+
+
+def test_drafts_that_are_left_out_must_be_reported() -> None:
+    refuse_unreported_trims("")
+    with pytest.raises(ValueError, match=r"enable_adaptive_verification is on.*: planted\. Set it"):
+        refuse_unreported_trims("planted")
 
 
 def test_a_vllm_without_a_choice_of_verification_is_served() -> None:

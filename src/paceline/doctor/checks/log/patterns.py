@@ -1,6 +1,6 @@
 """Table of the messages in engine logs whose cause and remedy are known.
 
-The texts of vLLM's messages are those of release 0.32; the comment names the source file.
+The texts of vLLM's messages are those of the supported releases; the comment names the source file.
 """
 
 from __future__ import annotations
@@ -168,11 +168,22 @@ LOG_PATTERNS = (
     ),
     _pattern(
         "log-length-table-ignored",  # config/vllm.py
-        r"Disabling num_speculative_tokens_per_batch_size",
+        r"not supported with data parallelism\b.*Disabling num_speculative_tokens_per_batch_size",
         "vLLM ignores the table of draft lengths because of data parallelism.",
         "Ranks that chose different lengths would deadlock (vllm #45963).",
         "Serve replicas of one rank each",
         "data_parallel_size",
+        severity=Severity.WARNING,
+    ),
+    _pattern(
+        "log-length-table-unsupported",  # config/vllm.py, since release 0.33
+        r"speculative method on Model Runner V1\b.*Disabling num_speculative_tokens_per_batch_size",
+        "vLLM ignores the table of draft lengths because of the speculative method.",
+        "Under Model Runner V1 this method's drafter does not follow a length that changes (the "
+        "message names the method), so vLLM drafts the fixed number of tokens at every load.",
+        "Choose a method that follows it (ngram, draft_model, eagle, eagle3, mtp, dflash), or "
+        "serve with AdaptiveScheduler, which trims the drafts of the other methods itself",
+        "speculative_config.method",
         severity=Severity.WARNING,
     ),
     _pattern(

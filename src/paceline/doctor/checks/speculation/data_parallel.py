@@ -22,7 +22,7 @@ def _judge(observation: Observation) -> Sequence[Finding]:
             id="data-parallel-drafts",
             severity=Severity.INFO,
             summary=(
-                f"{len(observation.engines)} data-parallel ranks draft: vLLM 0.32 ignores "
+                f"{len(observation.engines)} data-parallel ranks draft: vLLM ignores "
                 "num_speculative_tokens_per_batch_size there."
             ),
             evidence=(Evidence("ranks that draft", len(drafting)),),

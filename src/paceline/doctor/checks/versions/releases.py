@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from paceline.compatibility.vllm_releases import FITTING, TESTED, judge_release
+from paceline.compatibility.vllm_releases import SUPPORTED, judge_release
 from paceline.doctor.checks.check import Check
 from paceline.doctor.readings.observation import Observation
 from paceline.doctor.values import CannotJudge, Evidence, Finding, Severity, unknown_cost
 
-_KNOWN = " and ".join((*TESTED, *FITTING))
+_KNOWN = " and ".join(SUPPORTED)
 _OFF = (
     "Parts of Paceline whose hooks do not fit this release stay off; without the governor, vLLM "
     "drafts its static number of tokens."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paceline.compatibility.cuda_drivers import can_run, oldest_driver
-from paceline.compatibility.vllm_releases import FITTING, TESTED, judge_release
+from paceline.compatibility.vllm_releases import INSTALLED, SUPPORTED, judge_release
 from paceline.serve.startup_checks.facts import StartupFacts
 from paceline.serve.startup_checks.values import CannotJudge, Found, passed, refused, warning
 
@@ -20,11 +20,11 @@ def check_vllm(facts: StartupFacts) -> Found:
     if known == "tested":
         return passed(f"vLLM {release}, which the tests run")
     if known == "fitting":
-        return passed(f"vLLM {release}: the hooks fit its source; the tests run {TESTED[-1]}")
+        return passed(f"vLLM {release}: the hooks fit its source; the tests run {INSTALLED}")
     return warning(
-        f"vLLM {release} is installed; Paceline supports {', '.join(TESTED)} and fits the source "
-        f"of {', '.join(FITTING)}. Parts whose hooks do not fit stay off, the governor among them "
-        f"(docs/vllm-hooks.md). Install vLLM {TESTED[-1]}.0"
+        f"vLLM {release} is installed; Paceline supports {' and '.join(SUPPORTED)}. Parts whose "
+        "hooks do not fit stay off, the governor among them (docs/vllm-hooks.md). Install vLLM "
+        f"{INSTALLED}"
     )
 
 

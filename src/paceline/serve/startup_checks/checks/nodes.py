@@ -7,7 +7,7 @@ from paceline.serve.startup_checks.facts import StartupFacts
 from paceline.serve.startup_checks.values import CannotJudge, Found, passed, refused, warning
 
 _V1_KEYS = ("use_heterogeneous_vocab", "parallel_drafting")
-"""Keys of --speculative-config with which vLLM 0.32 uses its Model Runner V1 on GPUs too."""
+"""Keys of --speculative-config with which vLLM uses its Model Runner V1 on GPUs too."""
 _V1_METHODS = ("suffix", "medusa", "mlp_speculator", "custom_class")
 
 

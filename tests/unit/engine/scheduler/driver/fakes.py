@@ -21,6 +21,7 @@ class Output:
     scheduled_spec_decode_tokens: dict[str, list[int]] = field(default_factory=dict)
     num_spec_tokens_to_schedule: int | None = None
     num_invalid_spec_tokens: dict[str, int] | None = None
+    skip_drafts: bool = False
 
     @property
     def total_num_scheduled_tokens(self) -> int:
@@ -115,12 +116,13 @@ def run_step(
     *,
     verified: list[tuple[str, int, int]] | None = None,
     drafts: Any = None,
+    results: Any = None,
 ) -> Output:
     """One step, as vLLM's synchronous scheduler calls it."""
     driver.before_schedule(scheduler)
     driver.before_step(scheduler, output)
     driver.verified += verified or []
-    driver.after_step(scheduler, output)
+    driver.after_step(scheduler, output, results)
     if drafts is not None:
         driver.after_drafts(scheduler, drafts)
     return output

@@ -93,6 +93,21 @@ def test_drafts_that_were_dropped_say_nothing_about_the_drafter() -> None:
     assert [sample.drafted for sample in policy.samples] == [(), (), (), (0,)]
 
 
+def test_a_step_whose_drafts_vllm_skips_asks_for_none() -> None:
+    """A piece of a prompt, then the prompt's last token, which is a step of one token without
+    drafts: nothing was requested of it, so the drafter is not judged."""
+    policy = Recorder(DraftPlan(3, "planted"))
+    driver = make_driver(policy)
+    scheduler = Scheduler(a=Request())
+    piece = run_step(driver, scheduler, Output({"a": 16}, skip_drafts=True))
+    assert piece.num_spec_tokens_to_schedule == 0
+    run_step(driver, scheduler, Output({"a": 1}))
+    run_step(driver, scheduler, Output({"a": 1}))
+    assert [sample.draft_length for sample in policy.samples] == [0, 3, 3]
+    assert [sample.drafted for sample in policy.samples] == [(), (), (0,)]
+    assert len(policy.loads) == 2
+
+
 def test_verified_drafts_belong_to_their_step_only() -> None:
     """Counted once, as vLLM does; the next step starts without any."""
     policy = Recorder(DraftPlan(3, "planted"))
