@@ -68,7 +68,7 @@ class GoodputPolicy:
         self._acceptance = AcceptanceByClass(max_draft_length)
         self._cost = CostModel(cost_table, max_draft_length)
         self._prompts = PromptShare()
-        self._pause = UndraftedPause()
+        self._pause = UndraftedPause(is_cost_measured=cost_table is not None)
         self._maps = ConfidenceMaps()
         self._price = WidthPrice()
         self._load: EngineLoad | None = None
@@ -81,12 +81,13 @@ class GoodputPolicy:
 
     def observe(self, sample: StepSample) -> None:
         """Learn acceptance from every step, cost from the clean ones."""
-        if (
-            self._test_length
-            and sample.requested_draft_length == self._test_length
-            and self._exceeds_expectation(sample)
-        ):
-            self._pause.repeat()
+        is_tested = sample.requested_draft_length == self._test_length > 0
+        if is_tested and sample.accepted:
+            self._pause.judge(
+                sum(accepted > 0 for accepted in sample.accepted),
+                len(sample.accepted),
+                self._acceptance.survival(Counter(sample.classes))[0],
+            )
         if (
             sample.catches_up
             and sample.duration_s
@@ -207,12 +208,6 @@ class GoodputPolicy:
             if position < len(rule.pass_tokens):
                 price += rule.pass_tokens[position]
         return False
-
-    def _exceeds_expectation(self, sample: StepSample) -> bool:
-        """Whether more requests had their first draft token accepted than their classes do."""
-        num_accepted = sum(accepted > 0 for accepted in sample.accepted)
-        expected = self._acceptance.survival(Counter(sample.classes))[0]
-        return num_accepted > expected * len(sample.accepted)
 
     def _learn_confidences(self, sample: StepSample) -> None:
         first, count = self._first_learned, len(sample.accepted)

@@ -10,12 +10,15 @@ A change is likely when twice or half as many requests run as before, or a class
 that was not there. Then a test follows at once if it pays within `_HORIZON` steps, and the pause
 begins again at a sixteenth of the above and doubles with every test.
 
-A test with more accepted than expected is followed by another at once; else a batch of one request,
-where a test is one verdict, would need thousands of steps to learn that its text is easy now. At
-most `_MAX_IN_A_ROW` follow each other, and each one lengthens the next pause as if it had waited.
+In a batch of one request a test is one verdict, and one per pause would take thousands of steps to
+show that the text is easy now. So tests follow each other while they speak for a change: while the
+sum of log-likelihood ratios, of the acceptance from which on drafting pays against the expected
+one, is positive (the CUSUM test of Page, 1954). Each one lengthens the next pause as if it had
+waited.
 
 The cost of a test includes what a draft model that rests at length 0 must catch up with, learned
-from the steps that did so.
+from the steps that did so. Where no costs were measured, a test also shows what drafting costs: the
+gain counts as `_LEAST_GAIN` at least.
 """
 
 from __future__ import annotations
@@ -28,35 +31,47 @@ import numpy as np
 # All chosen empirically on recorded drafts, on the costs of four machines.
 _CHANGE_STEPS = 500.0
 _HORIZON = 100.0
+_LEAST_GAIN = 0.1
 _FIRST = 1.0 / 16.0
-_MAX_IN_A_ROW = 8
+_MAX_IN_A_ROW = 24
+_MOST_VERDICTS = 8.0
+"""Of one step, as in `acceptance.hazards`."""
 _CATCH_UP_GAIN = 0.5
 
-_ACCEPTANCES = np.linspace(0.05, 1.0, 20)
+_ACCEPTANCES = (np.arange(20) + 0.5) / 20.0
+_MOST_ACCEPTANCE = 0.975
 _LEAST_COST = 0.01
 _LONGEST = 1e9
 
 
-def gain_of_knowing(seconds: Sequence[float]) -> float:
+def gain_of_knowing(seconds: Sequence[float]) -> tuple[float, float]:
     """The mean gain over drafting nothing, as a fraction of its rate, over all acceptance rates, if
-    the best length of each were chosen. `seconds` has a step's time at each length from 0 on.
+    the best length of each were chosen; and the least acceptance with a gain.
 
-    >>> round(gain_of_knowing([1.0, 1.5]), 3)  # from an acceptance of 0.5 on, up to a third
-    0.083
+    `seconds` has a step's time at each length from 0 on.
+
+    >>> gain, least = gain_of_knowing([1.0, 1.5])  # up to a third, from an acceptance of 0.5 on
+    >>> round(gain, 3), float(least)
+    (0.083, 0.525)
     """
     lengths = np.arange(len(seconds))
     yields = np.cumsum(_ACCEPTANCES[:, None] ** lengths, axis=1)
     best = (yields * (seconds[0] / np.array(seconds))).max(axis=1)
-    return float((best - 1.0).mean())
+    paying = np.flatnonzero(best > 1.0)
+    least = _ACCEPTANCES[paying[0]] if len(paying) else _MOST_ACCEPTANCE
+    return float((best - 1.0).mean()), float(least)
 
 
 class UndraftedPause:
     """Counts the steps at length 0."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_cost_measured: bool = True) -> None:
+        self._least_gain = 0.0 if is_cost_measured else _LEAST_GAIN
         self._fraction = _FIRST
         self._pause = 0.0
         self._steps = 0.0
+        self._evidence = 0.0
+        self._break_even = _MOST_ACCEPTANCE
         self._repeats = False
         self._num_in_a_row = 0
         self._num_requests = 0
@@ -70,7 +85,8 @@ class UndraftedPause:
 
         `seconds` has the time of a step at each length from 0 on.
         """
-        gain = gain_of_knowing(seconds)
+        gain, self._break_even = gain_of_knowing(seconds)
+        gain = max(gain, self._least_gain)
         cost = max((seconds[test] - seconds[0] + self._catch_up_s) / seconds[0], _LEAST_COST)
         self._pause = _LONGEST if gain <= 0.0 else math.sqrt(2.0 * cost * _CHANGE_STEPS / gain)
         self._pause *= self._fraction
@@ -89,9 +105,18 @@ class UndraftedPause:
         self._num_in_a_row, self._steps = 1, 0.0
         return True
 
-    def repeat(self) -> None:
-        """The last test draft was better than expected."""
-        self._repeats = self._num_in_a_row < _MAX_IN_A_ROW
+    def judge(self, num_accepted: int, num_judged: int, expected: float) -> None:
+        """Learn the verdicts of a test draft; `expected` is the acceptance before it."""
+        pays, before = self._break_even, max(expected, 0.01)
+        if before >= pays:  # acceptance is not what keeps drafting off
+            return
+        weight = min(1.0, _MOST_VERDICTS / num_judged)
+        self._evidence += weight * num_accepted * math.log(pays / before)
+        self._evidence += (
+            weight * (num_judged - num_accepted) * math.log((1.0 - pays) / (1.0 - before))
+        )
+        self._evidence = max(self._evidence, 0.0)
+        self._repeats = self._evidence > 0.0 and self._num_in_a_row < _MAX_IN_A_ROW
 
     def caught_up(self, excess_s: float) -> None:
         """A step in which the draft model caught up took this much longer than another."""
@@ -99,7 +124,8 @@ class UndraftedPause:
 
     def ended(self) -> None:
         """Drafting is worth it again."""
-        self._fraction, self._steps, self._repeats = _FIRST, 0.0, False
+        self._fraction, self._steps = _FIRST, 0.0
+        self._evidence, self._repeats = 0.0, False
 
     def _has_changed(self, num_requests: int, classes: Mapping[str, int]) -> bool:
         known = self._num_requests

@@ -63,16 +63,18 @@ def test_the_price_is_at_the_stair_of_the_cost() -> None:
     assert after(lambda tokens: 0.02 if tokens <= 3 else 0.04) == pytest.approx(moved(0.5))
 
 
-def test_the_price_falls_if_all_tokens_are_worth_it() -> None:
-    """They cost nothing: 0.1 was the least likely token."""
-    assert after(lambda tokens: 0.02) == pytest.approx(moved(0.1))
+def test_if_all_tokens_are_worth_it_the_price_is_that_of_one_more() -> None:
+    """2 requests and 3.1 tokens in 23.1 ms are 221 tokens a second; one more takes 0.1 ms."""
+    assert after(lambda tokens: 0.0225 + 1e-4 * tokens) == pytest.approx(moved(0.0221), rel=1e-3)
 
 
-def test_the_price_falls_by_a_fifth_at_least_if_all_tokens_are_worth_it() -> None:
-    price = WidthPrice()
-    rule(price)
-    price.settle(1, np.array([0.9, 0.8]), each(lambda tokens: 0.02))
-    assert rule(price).least_survival == pytest.approx(moved(0.16))
+def test_the_price_of_one_more_is_at_most_the_chance_of_the_last_one() -> None:
+    """Which was worth it: up to six tokens cost nothing, and one more takes 50 ms."""
+    assert after(lambda tokens: 0.02 + 0.05 * max(tokens - 6, 0)) == pytest.approx(moved(0.1))
+
+
+def test_tokens_that_cost_nothing_have_the_least_price() -> None:
+    assert after(lambda tokens: 0.02) == pytest.approx(moved(1e-3))
 
 
 def test_the_price_rises_to_a_whole_token_if_none_is_worth_it() -> None:
@@ -122,7 +124,7 @@ def test_a_load_that_drifts_keeps_its_price() -> None:
     rule(price, 10)
     price.settle(2, SURVIVAL, each(lambda tokens: 0.02))
     for num_requests in (12, 15, 19, 24, 30):
-        assert rule(price, num_requests).least_survival == pytest.approx(moved(0.1))
+        assert rule(price, num_requests).least_survival == pytest.approx(moved(1e-3))
 
 
 def test_a_forgotten_price_begins_anew() -> None:
