@@ -48,17 +48,17 @@ def send_to_admin(
     *,
     admin_url: str,
     admin_key: str | None,
+    named: str = "--admin-url",
 ) -> dict[str, Any]:
-    """The answer to a request. `path` begins with a slash and may have a query.
+    """The answer to a request. `path` begins with a slash and may have a query; `named` is how the
+    command names the URL.
 
     Raises `click.UsageError` for a wrong URL, and `click.ClickException` with the server's message
     when it refuses or cannot be reached.
     """
     url = f"{admin_url.rstrip('/')}{path}"
     if not url.startswith(("http://", "https://")):
-        raise click.UsageError(
-            f"--admin-url is {admin_url!r}; it must begin with http:// or https://"
-        )
+        raise click.UsageError(f"{named} is {admin_url!r}; it must begin with http:// or https://")
     headers = {"content-type": "application/json"}
     if admin_key is not None:
         headers["authorization"] = f"Bearer {admin_key}"
@@ -71,7 +71,7 @@ def send_to_admin(
         raise click.ClickException(_message(error)) from None
     except (OSError, ValueError, http.client.InvalidURL) as error:
         raise click.ClickException(
-            f"{url} cannot be reached ({error}). Give the admin port with --admin-url"
+            f"{url} cannot be reached ({error}). Give the admin port with {named}"
         ) from None
     return document
 

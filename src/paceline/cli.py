@@ -37,6 +37,11 @@ _COMMANDS = {
         "draft",
         "Measure, train and replace a draft model.",
     ),
+    "governor": (
+        "paceline.governor_command",
+        "governor",
+        "Show and change the governor of a server.",
+    ),
     "keys": ("paceline.gateway.keys.command", "keys", "Create, list and revoke API keys."),
     "plan": ("paceline.plan.command", "plan", "Plan memory, speed, replicas and cost of a model."),
     "quality": (

@@ -241,8 +241,8 @@ def money_of(visit: Visit, finding: Finding) -> MoneyLost | None:
 
 
 def _governors_of_model(visit: Visit) -> dict[str, Mapping[str, Any]]:
-    """The states of the replicas that serve the model of the probe."""
-    if not visit.watch.readings:
+    """The states of the replicas that serve the model of the probe; none without an admin port."""
+    if not visit.watch.readings or visit.kind != "paceline":
         return {}
     last = visit.watch.readings[-1]
     model = None if visit.probe is None else visit.probe.model

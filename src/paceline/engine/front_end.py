@@ -3,7 +3,8 @@
 vLLM creates the class through the entry point `vllm.stat_logger_plugins`, in the process of the API
 server. One gauge says whether the server keeps to its requests' caps on drafts: the gateway may
 send requests with a cap only to such a server. Another has the fingerprint of what is served as a
-label: only a server with the same one may continue a stream of this one.
+label: only a server with the same one may continue a stream of this one. `governor_page` adds the
+metrics of the governor.
 
 Where such a class is installed, vLLM gathers statistics under --disable-log-stats too, without
 logging them.
@@ -20,6 +21,7 @@ from prometheus_client import REGISTRY, Gauge
 from vllm.v1.metrics.loggers import StatLoggerBase
 
 from paceline.engine.compat.checks import check_hooks, unfit_for
+from paceline.engine.governor_page import show_governor
 from paceline.engine.model_revision import revision_of_folder
 
 logger = logging.getLogger(__name__)
@@ -30,10 +32,10 @@ _SCHEDULER = "AdaptiveScheduler"
 
 
 class DraftCapReport(StatLoggerBase):
-    """Two gauges: whether caps are kept, and the revision of the model."""
+    """Whether caps are kept, the revision of the model, and the governor."""
 
     def __init__(self, vllm_config: Any, engine_index: int = 0) -> None:
-        """Set the gauges; nothing is recorded later."""
+        """Set the gauges and start to show the governor; nothing is recorded later."""
         if engine_index == 0:
             _gauge(NAME, "Whether this server keeps to a request's limit on draft tokens.").set(
                 float(honours_draft_caps(vllm_config))
@@ -44,6 +46,8 @@ class DraftCapReport(StatLoggerBase):
                 gauge = _gauge(REVISION_NAME, text, "revision")
                 gauge.clear()
                 gauge.labels(revision).set(1)
+            if is_governed(vllm_config):
+                show_governor(vllm_config)
 
     def record(self, *_: Any, **__: Any) -> None:
         """Nothing: the configuration does not change."""
@@ -56,9 +60,16 @@ def honours_draft_caps(vllm_config: Any) -> bool:
     """Whether the scheduler of this configuration enforces caps. Never raises."""
     if vllm_config.speculative_config is None:
         return True
+    return is_governed(vllm_config) and not unfit_for("governor", check_hooks("governor"))
+
+
+def is_governed(vllm_config: Any) -> bool:
+    """Whether the configuration asks for a governor of its drafts."""
+    if vllm_config.speculative_config is None:
+        return False
     scheduler = vllm_config.scheduler_config.scheduler_cls
     name = scheduler if isinstance(scheduler, str) else getattr(scheduler, "__name__", "")
-    return name.endswith(_SCHEDULER) and not unfit_for("governor", check_hooks("governor"))
+    return name.endswith(_SCHEDULER)
 
 
 def model_revision(vllm_config: Any) -> str | None:

@@ -23,6 +23,8 @@ scrape them; [alerts](alerts.md) and the dashboards are generated from the same 
 
 - Metrics of a replica are read at each scrape. A value that is not known has no sample, such as the
   governor of a remote replica or the load of a server without metrics.
+- Those that begin with `paceline_governor_` and `paceline_draft_drift_` are also on the page of a
+  vLLM server that runs the plugin without a gateway, with `replica="engine-0"`.
 - Counters of the governor and of the load begin at zero when the engine restarts.
 - Values of a label that are listed here exist from the start, with the value 0.
 

@@ -20,6 +20,7 @@ import httpx
 from paceline import demo
 from paceline.engine.launch.hardware import read_hardware
 from paceline.engine.launch.layout import LayoutSettings, choose_layout
+from paceline.governor_channel import address_of
 
 MODEL = "tiny"
 MAX_MODEL_LEN = 512
@@ -37,6 +38,7 @@ class VllmServer:
     """The leader of its process group."""
     socket: Path
     control_socket: Path
+    """The abstract address that the plugin chooses by itself."""
     log: Path
 
     def client(self) -> httpx.Client:
@@ -64,10 +66,7 @@ def serve_vllm(folder: Path) -> Iterator[VllmServer]:
     layout = choose_layout(read_hardware(), settings)
     log = folder / "engine.log"
     draft = {"method": "draft_model", "model": str(demo.draft_path())}
-    policy = {
-        "control_socket": str(folder / "control.sock"),
-        "recording_file": str(folder / "r.jsonl"),
-    }
+    policy = {"recording_file": str(folder / "r.jsonl")}
     command = [
         *(str(Path(sys.executable).parent / "vllm"), "serve", str(demo.target_path())),
         *("--served-model-name", MODEL, "--uds", str(folder / "engine.sock"), *layout.vllm_args),
@@ -90,7 +89,8 @@ def serve_vllm(folder: Path) -> Iterator[VllmServer]:
         process = subprocess.Popen(
             command, env=environment, stdout=out, stderr=out, start_new_session=True
         )
-    server = VllmServer(process, folder / "engine.sock", folder / "control.sock", log)
+    control_socket = Path(address_of(process.pid))
+    server = VllmServer(process, folder / "engine.sock", control_socket, log)
     try:
         _wait_until_healthy(server)
         yield server

@@ -82,6 +82,17 @@ CONDITIONS: Mapping[str, Observation] = {
         )
     ),
     "draft-drift": observe_gateway(extra=(_DRIFT,)),
+    "cost-table-misfit": observe_gateway(
+        governors=(
+            {
+                "r0": {
+                    "length_steps": {"0": 500, "4": 500},
+                    "measured_step_seconds": {"0": 10.0, "4": 40.0},
+                    "table_step_seconds": {"0": 10.0, "4": 20.0},
+                }
+            },
+        )
+    ),
     "kv-cache-full": _vllm(kv_usage=0.97, preemptions_per_s=1.0, extra=_NO_PREFIX_CACHE),
     "queue-in-engine": _vllm(waiting=(3,) * 16),
     "queue-in-gateway": observe_gateway(extra=(_queue(0, 0), _queue(50, 50))),

@@ -7,8 +7,8 @@ from typing import Any
 
 from paceline.doctor.readings.monitors import MonitorFile
 from paceline.doctor.readings.observation import Observation, Reading
-from paceline.doctor.readings.page import parse_page
 from paceline.doctor.readings.probe_result import MeasuredGain, ProbeResult
+from paceline.metrics_page import parse_page
 
 HEALTHY_REPLICA = {
     "paceline_replica_state": 2,

@@ -15,8 +15,8 @@ from paceline.config.tree import DEFAULT_MAX_PAUSE_MS
 from paceline.doctor.readings.local_cpu import LocalCpu
 from paceline.doctor.readings.monitors import MonitorFile
 from paceline.doctor.readings.observation import Observation, Reading
-from paceline.doctor.readings.page import parse_page
 from paceline.doctor.readings.probe_result import ProbeResult
+from paceline.metrics_page import parse_page
 
 _STEP_BOUNDS = (
     "0.01", "0.025", "0.05", "0.075", "0.1", "0.15", "0.2", "0.3", "0.4", "0.5", "0.75", "1.0",

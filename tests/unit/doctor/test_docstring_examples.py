@@ -15,9 +15,9 @@ MODULES = (
     "paceline.doctor.output.lines",
     "paceline.doctor.probing.load",
     "paceline.doctor.probing.streams",
-    "paceline.doctor.readings.histogram",
+    "paceline.metrics_histogram",
     "paceline.doctor.readings.local_cpu",
-    "paceline.doctor.readings.page",
+    "paceline.metrics_page",
 )
 
 

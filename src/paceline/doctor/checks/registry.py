@@ -8,7 +8,7 @@ from paceline.doctor.checks import cpu_kernels, duplicates, monitoring
 from paceline.doctor.checks.capacity import descriptors, kv_cache, queue
 from paceline.doctor.checks.check import Check
 from paceline.doctor.checks.fleet import failing_requests, imbalance, lost, restarts, unavailable
-from paceline.doctor.checks.governor import drift, failing
+from paceline.doctor.checks.governor import costs, drift, failing
 from paceline.doctor.checks.latency import first_requests, prefill_stalls
 from paceline.doctor.checks.log import messages
 from paceline.doctor.checks.speculation import data_parallel, length, loss
@@ -28,6 +28,7 @@ CHECKS: tuple[Check, ...] = tuple(
         data_parallel,
         failing,
         drift,
+        costs,
         kv_cache,
         queue,
         imbalance,

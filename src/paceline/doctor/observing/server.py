@@ -11,8 +11,9 @@ import aiohttp
 from yarl import URL
 
 from paceline.doctor.errors import DoctorError
+from paceline.doctor.readings.engines import governors_on
 from paceline.doctor.readings.observation import Reading
-from paceline.doctor.readings.page import MetricsPage, PageUnreadable, parse_page
+from paceline.metrics_page import MetricsPage, PageUnreadable, parse_page
 
 MAX_PAGE_BYTES = 16 * 2**20
 """vLLM's page has some hundred kilobytes, a gateway's with 100 replicas below 1 MB."""
@@ -53,7 +54,7 @@ class ObservedServer:
         page = await self._page()
         at_s = time.monotonic()
         if self.kind != "paceline":
-            return Reading(at_s, page)
+            return Reading(at_s, page, governors_on(page))
         governors = await self._document("/admin/governor")
         replicas = (await self._document("/admin/replicas")).get("replicas")
         return Reading(

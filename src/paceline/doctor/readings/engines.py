@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from paceline.doctor.readings.page import MetricsPage
+from paceline.governor_metrics import GOVERNOR_METRICS, state_of
+from paceline.metrics_page import MetricsPage
 
 _VLLM_RUNNING = "vllm:num_requests_running"
 _POSITIONS = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
@@ -55,6 +56,23 @@ class EngineReading:
         return self.policy is not None and self.policy != "fixed"
 
 
+def governors_on(page: MetricsPage) -> dict[str, Mapping[str, Any]]:
+    """The states of governors that the page of a vLLM server shows, by the label `replica`.
+
+    They are parts: see `governor_metrics.state_of`.
+    """
+    names: dict[str, None] = {}
+    for metric in GOVERNOR_METRICS:
+        names |= dict.fromkeys(page.label_values(metric.name, "replica"))
+
+    def state(replica: str) -> Mapping[str, Any]:
+        return state_of(
+            lambda name: [(one.labels, one.value) for one in page.select(name, replica=replica)]
+        )
+
+    return {name: found for name in names if (found := state(name))}
+
+
 def read_engines(
     page: MetricsPage, governors: Mapping[str, Mapping[str, Any]], at_s: float = 0.0
 ) -> dict[str, EngineReading]:
@@ -64,11 +82,18 @@ def read_engines(
         return {name: _of_replica(page, name, governors.get(name, {}), at_s) for name in names}
     indexes = page.label_values(_VLLM_RUNNING, "engine")
     if not indexes and page.select(_VLLM_RUNNING):
-        return {"engine": _of_vllm(page, {}, at_s)}
-    return {f"engine {index}": _of_vllm(page, {"engine": index}, at_s) for index in indexes}
+        return {"engine": _of_vllm(page, {}, {}, at_s)}
+    return {
+        f"engine {index}": _of_vllm(
+            page, {"engine": index}, governors.get(f"engine-{index}", {}), at_s
+        )
+        for index in indexes
+    }
 
 
-def _of_vllm(page: MetricsPage, labels: Mapping[str, str], at_s: float) -> EngineReading:
+def _of_vllm(
+    page: MetricsPage, labels: Mapping[str, str], governor: Mapping[str, Any], at_s: float
+) -> EngineReading:
     positions = sorted(map(int, filter(str.isdigit, page.label_values(_POSITIONS, "position"))))
     tokens = page.total("vllm:generation_tokens_total", **labels)
     preemptions = page.total("vllm:num_preemptions_total", **labels)
@@ -93,6 +118,7 @@ def _of_vllm(page: MetricsPage, labels: Mapping[str, str], at_s: float) -> Engin
             page.total(_POSITIONS, position=str(position), **labels) or 0.0
             for position in positions
         ),
+        policy=governor.get("policy"),
         activity=None if tokens is None else (tokens, kv_usage, preemptions),
     )
 

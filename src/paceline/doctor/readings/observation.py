@@ -9,12 +9,12 @@ from typing import Any
 
 from paceline.config.tree import DEFAULT_MAX_PAUSE_MS
 from paceline.doctor.readings.engines import EngineReading, read_engines
-from paceline.doctor.readings.histogram import Histogram
 from paceline.doctor.readings.local_cpu import LocalCpu
 from paceline.doctor.readings.monitors import MonitorFile
-from paceline.doctor.readings.page import MetricsPage
 from paceline.doctor.readings.probe_result import ProbeResult
 from paceline.doctor.values import CannotJudge
+from paceline.metrics_histogram import Histogram
+from paceline.metrics_page import MetricsPage
 
 FIRST_TOKEN_HISTOGRAMS = {
     "vllm": "vllm:time_to_first_token_seconds",
@@ -31,7 +31,7 @@ class Reading:
     """Monotonic clock."""
     page: MetricsPage
     governors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """The states of GET /admin/governor, by replica; empty for a vLLM server."""
+    """The states of GET /admin/governor, by replica; of a vLLM server what its page shows."""
     replicas: Sequence[Mapping[str, Any]] = ()
     """The entries of GET /admin/replicas; empty for a vLLM server."""
     kept_engines: Mapping[str, EngineReading] | None = None

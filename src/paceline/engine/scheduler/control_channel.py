@@ -1,7 +1,7 @@
 """The control channel: read, change and record a running engine over a Unix socket.
 
-The socket belongs to vLLM's engine-core process. Each line is one JSON object and gets one line as
-answer; a connection may send many:
+The socket belongs to vLLM's engine-core process; `governor_channel` is a client. Each line is one
+JSON object and gets one line as answer; a connection may send many:
 
     {"op": "state"}                                        → {"ok": true, "state": {…}}
     {"op": "set", "policy": …, "draft_length": …, "ceiling": …}
@@ -24,6 +24,8 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
+
+from paceline import abstract_sockets
 
 # Below "vllm", the only logger that vLLM configures in its processes.
 logger = logging.getLogger("vllm.paceline.control")
@@ -79,7 +81,10 @@ class ControlServer:
     """Listens until closed. Its thread is a daemon, so it never delays the end of the engine."""
 
     def __init__(self, path: str, controlled: Controllable) -> None:
-        """Bind the socket, accessible to this user only; raise OSError when it is in use."""
+        """Bind the socket, accessible to this user only; raise OSError when it is in use.
+
+        A path that begins with a zero byte is an abstract address.
+        """
         self._path = path
         _remove_dead_socket(path)
         self._server = _Server(path, controlled)
@@ -87,13 +92,14 @@ class ControlServer:
             target=self._server.serve_forever, name="paceline-control", daemon=True
         )
         self._thread.start()
-        logger.info("Governor: control channel on %s", path)
+        logger.info("Governor: control channel on %s", path.replace("\0", "@", 1))
 
     def close(self) -> None:
         """Stop listening and remove the socket. Idempotent."""
         self._server.shutdown()
         self._server.server_close()
-        Path(self._path).unlink(missing_ok=True)
+        if not self._path.startswith("\0"):
+            Path(self._path).unlink(missing_ok=True)
 
 
 class _Server(socketserver.ThreadingUnixStreamServer):
@@ -102,6 +108,7 @@ class _Server(socketserver.ThreadingUnixStreamServer):
 
     def __init__(self, path: str, controlled: Controllable) -> None:
         self.controlled = controlled
+        self._is_abstract = path.startswith("\0")
         super().__init__(path, _Connection)
 
     def server_bind(self) -> None:
@@ -111,6 +118,13 @@ class _Server(socketserver.ThreadingUnixStreamServer):
             super().server_bind()
         finally:
             os.umask(umask)
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        """Whether the client may send commands: an abstract address has no permissions, so there
+        it must be a process of this user, and not one of another container."""
+        if not self._is_abstract:
+            return True
+        return abstract_sockets.is_own_user(request) and abstract_sockets.peer_pid(request) != 0
 
 
 class _Connection(socketserver.StreamRequestHandler):
@@ -130,7 +144,7 @@ class _Connection(socketserver.StreamRequestHandler):
 
 def _remove_dead_socket(path: str) -> None:
     """Remove a socket that refuses connections, left by a killed process; keep anything else."""
-    if not Path(path).is_socket():
+    if path.startswith("\0") or not Path(path).is_socket():
         return
     with socket.socket(socket.AF_UNIX) as probe:
         probe.settimeout(1.0)

@@ -20,6 +20,7 @@ class DraftCounters:
         self._num_drafts_total = 0
         self._drafted_total = 0
         self._accepted_total = 0
+        self._drafted_per_position = [0] * max_draft_length
         self._accepted_per_position = [0] * max_draft_length
         self._recent_drafted = 0.0
         self._recent_accepted = 0.0
@@ -31,9 +32,8 @@ class DraftCounters:
         self._num_drafts_total += len(drafted)
         self._drafted_total += sum(drafted)
         self._accepted_total += sum(accepted)
-        for num_accepted, count in Counter(accepted).items():
-            for position in range(min(num_accepted, len(self._accepted_per_position))):
-                self._accepted_per_position[position] += count
+        _add(self._drafted_per_position, drafted)
+        _add(self._accepted_per_position, accepted)
 
     def observe(self, sample: StepSample) -> None:
         """Add a finished step to the recent rates; goodput counts only clean decode steps."""
@@ -55,8 +55,15 @@ class DraftCounters:
             "accepted_fraction": (
                 self._recent_accepted / self._recent_drafted if has_recent else None
             ),
+            "drafted_per_position_total": list(self._drafted_per_position),
             "accepted_per_position_total": list(self._accepted_per_position),
             "goodput_tokens_per_s": (
                 self._recent_tokens / self._recent_s if self._recent_s > 0 else None
             ),
         }
+
+
+def _add(per_position: list[int], lengths: Sequence[int]) -> None:
+    for length, count in Counter(lengths).items():
+        for position in range(min(length, len(per_position))):
+            per_position[position] += count

@@ -20,7 +20,9 @@ from paceline.engine.scheduler.observer import StepObserver, VerifiedDraft
 from paceline.engine.scheduler.reported_drafts import ReportedDrafts, is_ordered
 from paceline.engine.scheduler.request_classes import UNREADABLE, RequestClasses, class_of
 from paceline.engine.scheduler.requested_lengths import RequestedLengths, cap_of
+from paceline.engine.scheduler.step_costs import StepCosts
 from paceline.engine.worker.trimmed_drafts import verified_lengths
+from paceline.governor.costs.cost_table import CostTable
 from paceline.governor.values import DraftPlan, EngineLoad, StepSample
 
 _NO_DRAFTS = DraftPlan(0, "sampled requests must not be speculated")
@@ -48,6 +50,7 @@ class GovernorDriver:
         recorder: Recorder | None = None,
         kernels: Mapping[str, int] | None = None,
         costs: str | None = None,
+        cost_table: CostTable | None = None,
     ) -> None:
         """Create the driver; `hooks` is the result of `check_hooks`, for `state`, and `kernels`
         the number of linear layers by kernel.
@@ -57,8 +60,8 @@ class GovernorDriver:
         (`worker.early_stop`).
         `sampler_fault`: why sampled requests must not be speculated; None when they may.
         `reproducible_seeds`: requests that sample with a seed are not speculated. `recorder`
-        records requests and steps while it is on; None refuses to record. `costs`: how the cost of
-        steps was measured, for `state`; None where it was not.
+        records requests and steps while it is on; None refuses to record. `costs` says how the cost
+        of steps was measured, and `cost_table` has it, for `state`; None where it was not.
         """
         self._controller = controller
         self._lengths = RequestedLengths()
@@ -82,6 +85,7 @@ class GovernorDriver:
         self._reproducible_seeds = reproducible_seeds
         self._recorder = recorder
         self._drift = DriftWatch()
+        self._step_costs = StepCosts(cost_table, max_draft_length)
         self._started_s = 0.0
         self._resumes = False
         self._drafts_dropped = False
@@ -111,6 +115,8 @@ class GovernorDriver:
             "seams": dict(self._hooks),  # the key that operators know
             "kernels": dict(self._kernels),
             "costs": self._costs,
+            "forecast_step_seconds": list(self._controller.step_seconds()),
+            **self._step_costs.state(),
         }
 
     def set(self, command: Any) -> None:
@@ -253,6 +259,7 @@ class GovernorDriver:
             return
         if sample is not None:
             self._controller.observe(sample)
+            self._step_costs.observe(sample)
             self._watch_drift(sample, scheduler)
             if self._recorder is not None and self._recorder.is_recording:
                 self._record_step(self._recorder, sample, scheduler, output)

@@ -39,6 +39,7 @@ from paceline.engine.worker.early_stop import can_end_early, why_not_in_workers
 from paceline.engine.worker.resting_draft import drafter_rests
 from paceline.engine.worker.trimmed_drafts import report_from_worker
 from paceline.engine.worker.v2_draft_length import patch_worker
+from paceline.governor_channel import own_address
 from paceline.recording.records import SCHEMA_VERSION, Header
 
 logger = logging.getLogger("vllm.paceline.scheduler")
@@ -106,6 +107,7 @@ def start_governor(scheduler: Any, kernels: Mapping[str, int]) -> GovernorDriver
         drafter_rests=rests,
         allowed_lengths=allowed_lengths,
         costs=None if calibration is None else calibration.message,
+        cost_table=None if calibration is None else calibration.table,
         reports_confidences=not confidences_misfit,
         can_end_early=can_end_early(vllm_config),
         sampler_fault=sampler_fault,
@@ -124,8 +126,7 @@ def start_governor(scheduler: Any, kernels: Mapping[str, int]) -> GovernorDriver
         # draft length. The padding serves full CUDA graphs of one uniform length, which do not
         # exist when the length varies.
         scheduler.dynamic_sd_lookup = [max_draft_length] * (scheduler.max_num_running_reqs + 1)
-    if settings.control_socket is not None:
-        driver.listen(settings.control_socket)
+    _listen(driver, settings.control_socket)
     logger.info(
         "Governor: policy %s, draft length %s, drafter %s, which %s",
         settings.policy,
@@ -144,6 +145,17 @@ def start_governor(scheduler: Any, kernels: Mapping[str, int]) -> GovernorDriver
             ),
         )
     return driver
+
+
+def _listen(driver: GovernorDriver, path: str | None) -> None:
+    """Open the control channel; raise OSError if a path that was given cannot be used."""
+    if path:
+        driver.listen(path)
+    elif path is None:
+        try:
+            driver.listen(own_address())
+        except OSError as error:  # as for a second engine in the process
+            logger.warning("Governor: it has no control channel and no metrics: %s", error)
 
 
 def _calibrate(

@@ -27,7 +27,8 @@ class PluginSettings:
     schedule: tuple[ScheduleRange, ...] | None = None
     """The ranges of the policy `schedule`."""
     control_socket: str | None = None
-    """Path of the Unix socket of the control channel; None starts no channel."""
+    """Path of the Unix socket of the control channel; None is the abstract address of
+    `governor_channel`, and an empty path starts no channel."""
     time_per_output_token_ms: float | None = None
     """Objective for the time between two chunks of a request, kept in 99 of 100 steps: prefills are
     paced, and `goodput` and `latency` limit their draft length. None is no objective."""
@@ -212,8 +213,8 @@ def _costs_folder(value: object, environ: Mapping[str, str]) -> str | None:
 
 
 def _check_socket_path(value: object) -> str | None:
-    if value is None:
-        return None
+    if value is None or value == "":
+        return None if value is None else ""
     if not isinstance(value, str) or not value.startswith("/"):
         raise ValueError(f"control_socket is {value!r}; it must be an absolute path; {_WHERE}")
     if len(value.encode()) > _MAX_SOCKET_PATH_BYTES:

@@ -82,4 +82,5 @@ class Telemetry:
             "off_seconds_total": self._off_seconds_total,
             "exploring_seconds_total": self._exploring_seconds_total,
             "safe_plan_seconds_total": self._safe_plan_seconds_total,
+            "safe_plan_reason": plan.reason if plan is not None and self._is_safe_plan else None,
         }

@@ -15,7 +15,7 @@ from prometheus_client.metrics import MetricWrapperBase
 
 from paceline.gateway.metrics.metrics import GatewayMetrics
 from paceline.gateway.metrics.replica_definitions import ALL_REPLICA_METRICS
-from paceline.gateway.metrics.replica_metrics import ReplicaCollector
+from paceline.gateway.metrics.replica_metrics import ReplicaCollector, labels_of
 
 Kind = Literal["counter", "gauge", "histogram"]
 
@@ -46,7 +46,7 @@ def metric_definitions() -> dict[str, MetricDefinition]:
     ]
     of_replicas = ReplicaCollector(ALL_REPLICA_METRICS, ()).collect()
     definitions += [
-        _definition(family, metric.labels)
+        _definition(family, labels_of(metric))
         for family, metric in zip(of_replicas, ALL_REPLICA_METRICS, strict=True)
     ]
     return {definition.name: definition for definition in definitions}

@@ -5,11 +5,9 @@ Only the machinery: the definitions are in `replica_definitions`.
 
 from __future__ import annotations
 
-import re
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from typing import ClassVar
 
 from prometheus_client.core import (
     CounterMetricFamily,
@@ -21,7 +19,7 @@ from prometheus_client.registry import Collector
 
 from paceline.gateway.fleet import ReplicaLoad
 from paceline.gateway.replicas import Replica
-from paceline.printable import printable
+from paceline.governor_metrics import GovernorMetric
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,37 +45,6 @@ class ReplicaMetric:
     help: str
     read: Read
 
-    @property
-    def labels(self) -> tuple[str, ...]:
-        return ("replica",)
-
-
-@dataclass(frozen=True, slots=True)
-class CategoryMetric:
-    """One metric with the labels `replica` and `category`, from the governor's watch for drift."""
-
-    name: str
-    help: str
-    key: str
-    """Of the state of a category."""
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        return ("replica", "category")
-
-    def read(self, facts: ReplicaFacts) -> Mapping[str, float]:
-        """The values by category; a category whose value is not a number is left out."""
-        drift = None if facts.governor is None else facts.governor.get("drift")
-        categories = drift.get("categories") if isinstance(drift, Mapping) else None
-        if not isinstance(categories, Mapping):
-            return {}
-        values = {
-            _label(name): _number(state.get(self.key))
-            for name, state in islice(categories.items(), _MAX_CATEGORIES)
-            if isinstance(state, Mapping)
-        }
-        return {name: value for name, value in values.items() if value is not None}
-
 
 @dataclass(frozen=True, slots=True)
 class InterTokenHistogram:
@@ -86,45 +53,6 @@ class InterTokenHistogram:
     name: str
     help: str
 
-    @property
-    def labels(self) -> tuple[str, ...]:
-        return ("replica",)
-
-
-@dataclass(frozen=True, slots=True)
-class TextMetric:
-    """A text of the governor's state as a label, with the value 1; no sample while it is unknown.
-
-    Each number of the text becomes N, so that the number of series stays bounded.
-    """
-
-    name: str
-    help: str
-    label: str
-    key: str
-    """Of the governor's state."""
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        return ("replica", self.label)
-
-    def read(self, facts: ReplicaFacts) -> Mapping[str, float]:
-        """1 by the text; empty without one."""
-        text = None if facts.governor is None else facts.governor.get(self.key)
-        return {_label(_NUMBER.sub("N", text)): 1.0} if isinstance(text, str) else {}
-
-
-_NUMBER = re.compile(r"\d+(\.\d+)?")
-_MAX_TEXT_CHARS = 100
-"""Longer than any reason of the policies that are built in."""
-_MAX_CATEGORIES = 64
-"""More than a governor watches."""
-
-
-def _label(text: object) -> str:
-    """What another process reported, as a label value."""
-    return printable(str(text)[:_MAX_TEXT_CHARS])
-
 
 @dataclass(frozen=True, slots=True)
 class DraftInfo:
@@ -132,10 +60,7 @@ class DraftInfo:
 
     name: str
     help: str
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        return ("replica", "draft")
+    label: ClassVar[str] = "draft"
 
     def read(self, facts: ReplicaFacts) -> Mapping[str, float]:
         """No sample where the drafter is unknown: that of a remote replica."""
@@ -143,19 +68,14 @@ class DraftInfo:
         return {} if draft is None else {draft: 1.0}
 
 
-Definition = ReplicaMetric | CategoryMetric | TextMetric | DraftInfo | InterTokenHistogram
+Definition = ReplicaMetric | GovernorMetric | DraftInfo | InterTokenHistogram
 """Of a metric of a replica."""
 
 
-def from_governor(key: str) -> Read:
-    """Read a number from the governor's state. Null, other types and a missing key: no sample."""
-    return lambda facts: None if facts.governor is None else _number(facts.governor.get(key))
-
-
-def _number(value: object) -> float | None:
-    if not isinstance(value, (int, float)) or isinstance(value, bool):
-        return None
-    return value if abs(value) <= sys.float_info.max else None  # a larger integer has no float
+def labels_of(definition: Definition) -> tuple[str, ...]:
+    """The labels of its samples, `replica` first."""
+    label = getattr(definition, "label", "")
+    return ("replica", label) if label else ("replica",)
 
 
 def from_load(read_load: Callable[[ReplicaLoad], float | None]) -> Read:
@@ -181,20 +101,31 @@ class ReplicaCollector(Collector):
                 continue
             is_counter = definition.name.endswith("_total")
             family_type = CounterMetricFamily if is_counter else GaugeMetricFamily
-            family = family_type(definition.name, definition.help, labels=definition.labels)
+            labels = labels_of(definition)
+            family = family_type(definition.name, definition.help, labels=labels)
             for facts in self._facts:
-                values = definition.read(facts)
-                if isinstance(values, Mapping):
-                    for label, value in values.items():
-                        family.add_metric([facts.replica.name, label], value)
-                elif values is not None:
-                    family.add_metric([facts.replica.name], values)
+                for label, value in _values(definition, facts).items():
+                    family.add_metric([facts.replica.name, label][: len(labels)], value)
             yield family
 
     def _inter_token(self, definition: InterTokenHistogram) -> Metric:
-        family = HistogramMetricFamily(definition.name, definition.help, labels=definition.labels)
+        family = HistogramMetricFamily(
+            definition.name, definition.help, labels=labels_of(definition)
+        )
         for facts in self._facts:
             times = None if facts.load is None else facts.load.inter_token
             if times is not None:
                 family.add_metric([facts.replica.name], times.buckets, times.total_s)
         return family
+
+
+def _values(
+    definition: ReplicaMetric | GovernorMetric | DraftInfo, facts: ReplicaFacts
+) -> Mapping[str, float]:
+    """The values by the second label, by "" without one."""
+    if isinstance(definition, GovernorMetric):
+        return {} if facts.governor is None else definition.read(facts.governor)
+    values = definition.read(facts)
+    if isinstance(values, Mapping):
+        return values
+    return {} if values is None else {"": values}

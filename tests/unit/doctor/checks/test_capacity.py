@@ -6,8 +6,8 @@ import pytest
 
 from paceline.doctor.checks.capacity import descriptors, kv_cache, queue
 from paceline.doctor.readings.observation import Observation, Reading
-from paceline.doctor.readings.page import parse_page
 from paceline.doctor.values import Basis, CannotJudge, Finding, Severity
+from paceline.metrics_page import parse_page
 from unit.doctor.gateways import observe_gateway
 from unit.doctor.simulated import SimulatedEngine, observe_vllm
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.doctor.checks.governor import drift, failing
+from paceline.doctor.checks.governor import costs, drift, failing
 from paceline.doctor.readings.observation import Observation
 from paceline.doctor.values import CannotJudge, CostUnit, Severity
 from paceline.monitoring import alerts
@@ -37,6 +37,49 @@ def test_an_earlier_failure_is_no_finding() -> None:
 def test_without_a_governor_nothing_fails() -> None:
     with pytest.raises(CannotJudge, match="no governor"):
         failing.CHECK.judge(observe_gateway())
+
+
+def test_a_governor_that_is_off_is_found_with_its_reason() -> None:
+    """As a vLLM server shows it whose release does not fit."""
+    state = {"engine-0": {"off_reason": "Scheduler.schedule is missing"}}
+    (finding,) = failing.CHECK.judge(observe_gateway(governors=(state,)))
+    assert finding.evidence[0].value == "Scheduler.schedule is missing"
+
+
+def _costs(measured: dict[str, float], *, steps: int = 500) -> Observation:
+    """Lengths 0, 2 and 4, which take 10, 15 and 20 s by the table."""
+    table = {"0": 10.0, "2": 15.0, "4": 20.0}
+    state = {
+        "length_steps": dict.fromkeys(table, steps),
+        "measured_step_seconds": measured,
+        "table_step_seconds": table,
+    }
+    return observe_gateway(governors=({"r0": state},))
+
+
+def test_a_table_with_other_proportions_than_the_steps_is_found() -> None:
+    (finding,) = costs.CHECK.judge(_costs({"0": 10.0, "2": 15.0, "4": 32.0}))
+    assert finding.summary == (
+        "The table of costs of r0 does not fit: steps at draft length 4 take 1.6 times as long as "
+        "at 0, compared with it."
+    )
+
+
+@pytest.mark.parametrize(
+    "measured",
+    [
+        {"0": 10.0, "2": 15.0, "4": 20.0},
+        {"0": 30.0, "2": 45.0, "4": 60.0},  # a machine that is slower as a whole
+        {"0": 10.0, "2": 13.5, "4": 26.0},  # within what costs the governor little
+    ],
+)
+def test_a_table_that_fits_is_no_finding(measured: dict[str, float]) -> None:
+    assert not costs.CHECK.judge(_costs(measured))
+
+
+def test_too_few_steps_say_nothing_about_a_table() -> None:
+    with pytest.raises(CannotJudge, match="200 steps of two draft lengths"):
+        costs.CHECK.judge(_costs({"0": 10.0, "2": 15.0, "4": 90.0}, steps=199))
 
 
 _LABELS = 'replica="r0",category="code"'

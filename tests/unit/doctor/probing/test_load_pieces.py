@@ -18,7 +18,7 @@ from paceline.doctor.probing.load_pieces import LoadPieces, PastLoad, load_of
 from paceline.doctor.probing.settings import ProbeSettings
 from paceline.doctor.readings.engines import EngineReading
 from paceline.doctor.readings.observation import Reading
-from paceline.doctor.readings.page import MetricsPage
+from paceline.metrics_page import MetricsPage
 
 SETTINGS = ProbeSettings(URL("http://127.0.0.1:1"), None, 30.0, concurrency=4)
 ANSWER_S = 0.02

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from paceline.doctor.checks.check import Check
 from paceline.doctor.readings.observation import Observation
-from paceline.doctor.readings.page import MetricsPage
 from paceline.doctor.values import CannotJudge, Evidence, Finding, Severity, unknown_cost
+from paceline.metrics_page import MetricsPage
 
 _NEARLY_ALL = 0.8
 _FEW = 4096

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from paceline.doctor.checks.check import Check
 from paceline.doctor.readings.engines import EngineReading
 from paceline.doctor.readings.observation import Observation
-from paceline.doctor.readings.page import MetricsPage
 from paceline.doctor.values import Evidence, Finding, Severity, unknown_cost
+from paceline.metrics_page import MetricsPage
 
 _ENDED = "the engine's process ended or hung: out of memory, a fault of the GPU, or a defect."
 _ASKED = "An operator or a draft swap asked for it"

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from paceline.doctor.checks.check import Check
 from paceline.doctor.readings.engines import EngineReading
 from paceline.doctor.readings.observation import Observation
-from paceline.doctor.readings.page import MetricsPage
 from paceline.doctor.values import (
     Basis,
     Cost,
@@ -16,6 +15,7 @@ from paceline.doctor.values import (
     Finding,
     Severity,
 )
+from paceline.metrics_page import MetricsPage
 
 _MIN_STALL_S = {"vllm": 5.0, "paceline": 12.0}
 """A long prompt is computed in several steps, which are shorter. The gateway reads the figures of

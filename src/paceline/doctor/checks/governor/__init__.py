@@ -1,1 +1,1 @@
-"""Checks of Paceline's governor."""
+"""Checks of the governor."""

@@ -13,7 +13,6 @@ from typing import Any
 
 from paceline.doctor.checks.check import Check
 from paceline.doctor.readings.observation import Observation
-from paceline.doctor.readings.page import MetricsPage
 from paceline.doctor.values import (
     Basis,
     CannotJudge,
@@ -23,6 +22,7 @@ from paceline.doctor.values import (
     Finding,
     Severity,
 )
+from paceline.metrics_page import MetricsPage
 
 _LOST = "paceline_draft_drift_lost_tokens_per_second"
 _LASTING_LOST = "paceline_draft_drift_lasting_lost_fraction"

@@ -16,8 +16,29 @@ def _judge(observation: Observation) -> Sequence[Finding]:
     return [
         finding
         for name, state in observation.last.governors.items()
-        if (finding := _judge_one(name, observation.first.governors.get(name, {}), state))
+        if (
+            finding := _off(name, state)
+            or _judge_one(name, observation.first.governors.get(name, {}), state)
+        )
     ]
+
+
+def _off(name: str, state: Mapping[str, Any]) -> Finding | None:
+    """Of a vLLM server that started without the governor that was asked for."""
+    reason = state.get("off_reason")
+    if reason is None:
+        return None
+    return Finding(
+        id="governor-failing",
+        severity=Severity.WARNING,
+        summary=f"The governor of {name} is off: vLLM drafts its static number of tokens.",
+        evidence=(Evidence("reason, with N for each number", str(reason)),),
+        cost=unknown_cost("what the policy would have chosen is not known"),
+        cause="This release of vLLM does not have what Paceline relies on.",
+        remedy="Use a release of vLLM that Paceline supports; the engine's log names the part",
+        settings=("vllm",),
+        subject=name,
+    )
 
 
 def _judge_one(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Finding | None:
@@ -36,7 +57,7 @@ def _judge_one(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -
             Evidence("policy", str(after.get("policy"))),
             Evidence("steps with the static setting", fraction),
             Evidence("exceptions of the policy", errors),
-            Evidence("reason of the plan", str(after.get("reason"))),
+            Evidence("reason of the plan", str(after.get("safe_plan_reason", after.get("reason")))),
         ),
         cost=unknown_cost("what the policy would have chosen is not known"),
         cause="The policy raises exceptions, or its measurements are missing or contradictory.",

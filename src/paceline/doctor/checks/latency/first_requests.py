@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Sequence
 
 from paceline.doctor.checks.check import Check
-from paceline.doctor.readings.histogram import Histogram
 from paceline.doctor.readings.observation import FIRST_TOKEN_HISTOGRAMS, Observation
 from paceline.doctor.values import (
     Basis,
@@ -17,6 +16,7 @@ from paceline.doctor.values import (
     Finding,
     Severity,
 )
+from paceline.metrics_histogram import Histogram
 
 _MAX_BEFORE = 3
 """Requests that the server may have answered before the observation."""

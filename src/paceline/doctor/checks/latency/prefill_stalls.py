@@ -13,7 +13,6 @@ from collections.abc import Sequence
 
 from paceline.doctor.checks.check import Check
 from paceline.doctor.readings.engines import EngineReading
-from paceline.doctor.readings.histogram import Histogram
 from paceline.doctor.readings.observation import Observation
 from paceline.doctor.values import (
     Basis,
@@ -24,6 +23,7 @@ from paceline.doctor.values import (
     Finding,
     Severity,
 )
+from paceline.metrics_histogram import Histogram
 
 _NAMES = {
     "vllm": (

@@ -92,7 +92,7 @@ def _finding(
             else "The last draft token is still accepted often enough to pay for one more."
         ),
         remedy=(
-            'Let the governor choose: PATCH /admin/governor {"policy": "goodput"}'
+            "Let the governor choose: paceline governor set --policy goodput"
             if is_governed
             else f"Draft {lengths} tokens, or let a governor choose the length at every step"
         ),

@@ -31,14 +31,14 @@ _REMEDY = (
     "less, draft with a smaller model of the same family or with EAGLE, or turn speculation off"
 )
 _SETTINGS = ("speculative_config.num_speculative_tokens", "speculative_config.model")
-_GOVERNED_REMEDY = 'Let the governor choose the length: PATCH /admin/governor {"policy": "goodput"}'
+_GOVERNED_REMEDY = "Let the governor choose the length: paceline governor set --policy goodput"
 _GOVERNED_SETTINGS = ("engine.policy", "engine.draft_length_max")
 
 
 def _judge(observation: Observation) -> Sequence[Finding]:
     probe = observation.probe
     if probe is not None and probe.gain is not None:
-        return _measured(probe.gain, probe, is_governed=observation.kind == "paceline")
+        return _measured(probe.gain, probe, is_governed=bool(observation.last.governors))
     found = for_each_engine(observation, _estimated)
     if probe is None:
         return found

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from paceline.doctor.readings.histogram import Histogram, sum_histograms
+from paceline.metrics_histogram import Histogram, sum_histograms
 
 _PREFIXES = {"vllm": "vllm:", "paceline": "paceline_"}
 """In this order: with Paceline's plugin, a vLLM server shows paceline_engine_* too."""

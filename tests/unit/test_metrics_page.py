@@ -7,8 +7,8 @@ import math
 import pytest
 
 from paceline.doctor.readings.engines import read_engines
-from paceline.doctor.readings.histogram import Histogram
-from paceline.doctor.readings.page import PageUnreadable, parse_page
+from paceline.metrics_histogram import Histogram
+from paceline.metrics_page import PageUnreadable, parse_page
 from unit.doctor.gateways import page
 from unit.doctor.simulated import SimulatedEngine
 

@@ -1,0 +1,74 @@
+"""`cost-table`: steps whose times do not have the proportions of the table measured at the start.
+
+The governor follows a machine that is faster or slower as a whole, so that is no finding. What
+chooses a draft length is the proportion between steps of different lengths. An error of 20 % in a
+table costs the governor at most 1.5 % of its tokens/s, so only clearly larger ones are reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from paceline.doctor.checks.check import Check
+from paceline.doctor.readings.observation import Observation
+from paceline.doctor.values import CannotJudge, Evidence, Finding, Severity, unknown_cost
+
+_MIN_STEPS = 200
+"""Of a length: with fewer, other work on the machine may have slowed just these. Chosen
+empirically."""
+_MAX_RATIO = 1.5
+"""Between the lengths that fit worst. Chosen empirically."""
+
+
+def _judge(observation: Observation) -> Sequence[Finding]:
+    states = observation.last.governors
+    compared = {name: found for name, state in states.items() if (found := _ratios(state))}
+    if not any(len(found) > 1 for found in compared.values()):
+        raise CannotJudge(
+            f"no governor shows a table of costs and {_MIN_STEPS} steps of two draft lengths"
+        )
+    return [
+        _finding(name, found)
+        for name, found in compared.items()
+        if max(found.values()) > _MAX_RATIO * min(found.values())
+    ]
+
+
+def _ratios(state: Mapping[str, Any]) -> dict[int, float]:
+    """Measured time over that by the table, by draft length; of lengths with enough steps."""
+    steps, measured, table = (
+        state.get(key) or {}
+        for key in ("length_steps", "measured_step_seconds", "table_step_seconds")
+    )
+    return {
+        int(length): measured[length] / table_s
+        for length, table_s in table.items()
+        if table_s and length in measured and steps.get(length, 0) >= _MIN_STEPS
+    }
+
+
+def _finding(name: str, ratios: Mapping[int, float]) -> Finding:
+    best, worst = (choose(ratios, key=ratios.__getitem__) for choose in (min, max))
+    return Finding(
+        id="cost-table-misfit",
+        severity=Severity.WARNING,
+        summary=(
+            f"The table of costs of {name} does not fit: steps at draft length {worst} take "
+            f"{ratios[worst] / ratios[best]:.1f} times as long as at {best}, compared with it."
+        ),
+        evidence=tuple(
+            Evidence(f"time at length {length} over that by the table", round(ratio, 2))
+            for length, ratio in sorted(ratios.items())
+        ),
+        cost=unknown_cost("the lengths that another table would lead to are not known"),
+        cause="The table was measured under other conditions: other work, or a limit of power.",
+        remedy="Restart the engine while nothing else runs: it checks the table and measures anew",
+        settings=("costs_folder",),
+        subject=name,
+    )
+
+
+CHECK = Check(
+    "cost-table", "a table of step costs that does not fit", ("cost-table-misfit",), _judge
+)
