@@ -69,6 +69,21 @@ class Histogram:
             lower = bound
         return None
 
+    def quantile(self, fraction: float) -> float | None:
+        """The value, by linear interpolation within its bucket; None without observations.
+
+        What lies above the last finite bound counts as that bound.
+
+        >>> Histogram((1.0, 2.0, math.inf), (5.0, 10.0, 10.0), 12.0).quantile(0.75)
+        1.5
+        """
+        bucket = self.bucket_of(fraction)
+        if bucket is None or math.isinf(bucket[1]):
+            return None if bucket is None else bucket[0]
+        lower, upper = bucket
+        below, up_to = self.count - self.count_above(lower), self.count - self.count_above(upper)
+        return lower + (upper - lower) * (fraction * self.count - below) / (up_to - below)
+
 
 def sum_histograms(histograms: Sequence[Histogram]) -> Histogram | None:
     """All of them together; None without one, or if their bounds differ."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,12 +16,15 @@ from paceline.option_types import refuse_unwritable_file
 
 if TYPE_CHECKING:
     from paceline.top.connection import Server
+    from paceline.top.plain_server import PlainServer
 
 _EXAMPLES = """\b
 Examples:
   paceline top
       The server on this machine; Ctrl-C ends it
   paceline top http://10.0.0.7:8001 --admin-key pl-k3v9x2ab-...
+  paceline top http://127.0.0.1:8000
+      A vllm serve of one's own
   paceline top | head -12
       Not a terminal: one snapshot as text
   paceline top --json state.json
@@ -47,32 +52,36 @@ _RETRY_S = 1.0
 def top(url: str, admin_key: str | None, once: bool, json_file: Path | None) -> None:
     """Watch a running server in the terminal, as /dashboard shows it.
 
-    URL is the admin port of `paceline serve`, http://127.0.0.1:8001 by default. Draft length and
-    acceptance, goodput measured and expected, percentiles of time to first token and time per
-    output token, queue, replicas with their circuit breakers, and events, once a second. Ctrl-C
-    ends it with exit code 0.
+    URL is the admin port of `paceline serve`, http://127.0.0.1:8001 by default, or a vLLM server
+    with Paceline's plugin, whose metrics are read. Draft length and acceptance, goodput measured
+    and expected, percentiles of time to first token and time per output token, queue, replicas with
+    their circuit breakers, and events, once a second. Ctrl-C ends it with exit code 0.
     """
-    from paceline.top.connection import Server, ServerProblem
+    from paceline.top.connection import NoLiveView, Server, ServerProblem
+    from paceline.top.plain_server import PlainServer
 
     refuse_unwritable_file("--json", json_file)
     try:
         server = Server(url, admin_key)
     except ValueError as error:
         raise click.UsageError(f"URL: {error}.") from None
+    show: Callable[[Server | PlainServer], None] = (
+        _print_once if once or not sys.stdout.isatty() else _follow
+    )
+    if json_file is not None:
+        show = partial(_write_json, file=json_file)
     try:
-        if json_file is not None:
-            _write_json(server, json_file)
-        elif once or not sys.stdout.isatty():
-            _print_once(server)
-        else:
-            _follow(server)
+        try:
+            show(server)
+        except NoLiveView:
+            show(PlainServer(server))
     except ServerProblem as problem:
         raise click.ClickException(f"{problem}.") from None
     except KeyboardInterrupt:
         return
 
 
-def _write_json(server: Server, file: Path) -> None:
+def _write_json(server: Server | PlainServer, file: Path) -> None:
     text = json.dumps(server.fetch(), indent=1) + "\n"
     if str(file) == "-":
         click.echo(text, nl=False)
@@ -80,7 +89,7 @@ def _write_json(server: Server, file: Path) -> None:
         file.write_text(text)
 
 
-def _print_once(server: Server) -> None:
+def _print_once(server: Server | PlainServer) -> None:
     from rich.console import Console
 
     from paceline.top.history import Watched
@@ -91,7 +100,7 @@ def _print_once(server: Server) -> None:
     console.print(render(watched, width=console.width))
 
 
-def _follow(server: Server) -> None:
+def _follow(server: Server | PlainServer) -> None:
     """Show every event until Ctrl-C. A lost connection is opened again; the first one must succeed.
 
     Every connection begins with the history, so nothing is missing after a reconnect.

@@ -18,7 +18,7 @@ from paceline.printable import printable
 _TIMEOUT_S = 10.0
 """The server sends an event each second."""
 _MAX_LINE_BYTES = 32 * 1024 * 1024
-_SCHEMA_VERSION = 1
+SCHEMA_VERSION = 1
 
 
 class ServerProblem(Exception):
@@ -31,6 +31,10 @@ class ServerProblem(Exception):
         super().__init__(printable(message))
         self.may_pass = may_pass
         """Whether the same request may succeed later."""
+
+
+class NoLiveView(ServerProblem):
+    """The server answers and has no live view."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,14 @@ class Server:
                     document = self._decode(value)
                     yield name, _checked(document) if name == "history" else document
 
+    def fetch_text(self, path: str) -> str:
+        """The answer as text. Raises `ServerProblem`."""
+        with self._open(path) as answer:
+            try:
+                return answer.read(_MAX_LINE_BYTES).decode("utf-8", "replace")
+            except (OSError, http.client.HTTPException) as error:
+                raise ServerProblem(f"the connection was lost ({error})", may_pass=True) from None
+
     def _open(self, path: str) -> contextlib.AbstractContextManager[BinaryIO]:
         headers = {} if self.key is None else {"authorization": f"Bearer {self.key}"}
         try:
@@ -89,7 +101,7 @@ class Server:
                 f"--admin-key ({message})"
             )
         if error.code == 404:
-            return ServerProblem(
+            return NoLiveView(
                 f"{self.url} has no live view ({message}). Give the admin port of paceline serve, "
                 "8001 by default; 8000 is the data port"
             )
@@ -118,9 +130,9 @@ def _line(answer: BinaryIO) -> bytes:
 
 def _checked(document: dict[str, Any]) -> dict[str, Any]:
     version = document.get("schema_version")
-    if version != _SCHEMA_VERSION:
+    if version != SCHEMA_VERSION:
         raise ServerProblem(
-            f"the live view has schema version {version}; this paceline reads {_SCHEMA_VERSION}. "
+            f"the live view has schema version {version}; this paceline reads {SCHEMA_VERSION}. "
             "Use the paceline of the server's release"
         )
     return document

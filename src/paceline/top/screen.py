@@ -87,7 +87,7 @@ def _rows(num_replicas: int, height: int | None) -> tuple[int, int]:
 def _figures(latest: Mapping[str, Any]) -> Text:
     traffic, replicas = latest["traffic"], latest["replicas"]
     num_ready = sum(view["state"] == "ready" for view in replicas)
-    num_tripped = sum(view["breaker"] != "closed" for view in replicas)
+    num_tripped = sum(view["breaker"] not in (None, "closed") for view in replicas)
     failed = traffic["failed_per_s"]
     return Text("   ").join(
         [
@@ -155,7 +155,9 @@ class _Column:
     justify: Literal["left", "right"] = "right"
 
 
-def _condition(text: str) -> Text:
+def _condition(text: str | None) -> Text:
+    if text is None:
+        return Text(_NOTHING)
     return Text(text.replace("_", "-"), _STATE_STYLES.get(text, "yellow"))
 
 
@@ -175,7 +177,7 @@ def _has_problem(view: Mapping[str, Any]) -> bool:
     governor = view["governor"] or {}
     return (
         view["state"] != "ready"
-        or view["breaker"] != "closed"
+        or view["breaker"] not in (None, "closed")
         or governor.get("uses_static_setting") is True
     )
 
