@@ -165,7 +165,7 @@ def check(number: int, seed: int) -> Iterator[dict[str, Any]]:
     cells += [(second, n, length) for n in LOADS for length in OTHER_DRAFTER_LENGTHS]
     for drafter, num_requests, length in cells[seed % CELLS_EVERY :: CELLS_EVERY]:
         setting = Setting(
-            make_policy=HeldLength,
+            make_policy=lambda length, _: HeldLength(length),
             max_draft_length=length,
             load=ConstantConcurrency(num_requests),
             other_drafter=drafter,

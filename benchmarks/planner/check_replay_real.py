@@ -154,7 +154,7 @@ def compare(
 ) -> dict[str, Any]:
     """The prediction of a held-out phase beside its measurement."""
     setting = Setting(
-        make_policy=lambda _: create_policy("fixed", max_draft_length=length),
+        make_policy=lambda *_: create_policy("fixed", max_draft_length=length),
         max_draft_length=length,
         load=ConstantConcurrency(num_requests),
         seconds=arguments.seconds,

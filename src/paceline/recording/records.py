@@ -43,6 +43,28 @@ def is_category(label: object) -> bool:
     return isinstance(label, str) and _CATEGORY.fullmatch(label) is not None
 
 
+class CostTableRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What steps cost, as the engine measured it at its start: a `CostTable` of the governor."""
+
+    sizes: Annotated[tuple[Annotated[int, Meta(ge=1)], ...], Meta(description="Requests.")]
+    lengths: Annotated[
+        tuple[Count, ...], Meta(description="Draft tokens per request; the first is 0.")
+    ]
+    verify_s: Annotated[
+        tuple[tuple[Seconds, ...], ...],
+        Meta(description="Of a step that verifies each of `lengths`, by size, and drafts none."),
+    ]
+    draft_s: Annotated[
+        tuple[tuple[Seconds, ...], ...],
+        Meta(description="Added by drafting each of `lengths`, by size."),
+    ]
+    context_tokens: Annotated[int, Meta(ge=0, description="Of each measured request.")] = 0
+    context_s: Annotated[
+        Seconds, Meta(description="Added to the target's pass by a further token of context.")
+    ] = 0.0
+    draft_context_s: Annotated[Seconds, Meta(description="The same for each draft pass.")] = 0.0
+
+
 class _Line(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
     """A line; its field `kind` says which."""
 
@@ -71,6 +93,9 @@ class Header(_Line, tag="header", frozen=True, kw_only=True):
     graph_sizes: Annotated[
         tuple[Count, ...], Meta(description="Captured CUDA graph sizes, ascending.")
     ] = ()
+    cost_table: Annotated[
+        CostTableRecord | None, Meta(description="Null where the engine measured no costs.")
+    ] = None
 
 
 class RequestRecord(_Line, tag="request", frozen=True, kw_only=True):

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 import paceline
 from paceline.engine.calibration.start import Calibration, load_or_measure
 from paceline.engine.compat.captured_lengths import captured_lengths, captures_full_graphs
@@ -39,8 +41,9 @@ from paceline.engine.worker.early_stop import can_end_early, why_not_in_workers
 from paceline.engine.worker.resting_draft import drafter_rests
 from paceline.engine.worker.trimmed_drafts import report_from_worker
 from paceline.engine.worker.v2_draft_length import patch_worker
+from paceline.governor.costs.cost_table import CostTable, dict_of
 from paceline.governor_channel import own_address
-from paceline.recording.records import SCHEMA_VERSION, Header
+from paceline.recording.records import SCHEMA_VERSION, CostTableRecord, Header
 
 logger = logging.getLogger("vllm.paceline.scheduler")
 
@@ -116,7 +119,13 @@ def start_governor(scheduler: Any, kernels: Mapping[str, int]) -> GovernorDriver
         reproducible_seeds=settings.reproducible_seeds,
         recorder=Recorder(
             None if recording_file is None else Path(recording_file),
-            _header_of(scheduler, controller, allowed_lengths, rests),
+            _header_of(
+                scheduler,
+                controller,
+                allowed_lengths,
+                rests,
+                None if calibration is None else calibration.table,
+            ),
         ),
     )
     if scheduler.dynamic_sd_lookup is None:
@@ -183,6 +192,7 @@ def _header_of(
     controller: DraftLengthController,
     allowed_lengths: tuple[int, ...] | None,
     rests: bool,
+    table: CostTable | None,
 ) -> Callable[[], Header]:
     """Return a function that gives the header of a recording that starts when it is called."""
     vllm_config = scheduler.vllm_config
@@ -190,6 +200,7 @@ def _header_of(
     sizes = vllm_config.compilation_config.cudagraph_capture_sizes or ()
     # Read now: pacing lowers it during a step.
     prefill_chunk_tokens = settings.long_prefill_token_threshold or None
+    costs = None if table is None else msgspec.convert(dict_of(table), CostTableRecord)
 
     def header() -> Header:
         return Header(
@@ -205,6 +216,7 @@ def _header_of(
             token_budget=settings.max_num_batched_tokens,
             prefill_chunk_tokens=prefill_chunk_tokens,
             graph_sizes=tuple(sorted(sizes)),
+            cost_table=costs,
         )
 
     return header

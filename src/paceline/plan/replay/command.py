@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from paceline.finite_float import FiniteFloat
+from paceline.governor.costs.cost_table import CostTable
 from paceline.governor.policy import Policy
 from paceline.option_types import ABOVE_0, refuse_unwritable_file
 from paceline.plan.replay.hardware_choice import HardwareChoice, choose_scaling
@@ -182,7 +183,7 @@ def _replay(file: Path, options: dict[str, Any]) -> dict[str, Any]:
 
 def choose_policy(
     recording: Recording, given: str | None
-) -> tuple[Callable[[int], Policy], str, int]:
+) -> tuple[Callable[[int, CostTable | None], Policy], str, int]:
     """Return what makes the policy, its name, and the ceiling. Raises `PlanError`.
 
     `given`: the option --draft-length.
@@ -203,7 +204,7 @@ def choose_policy(
                 f"--draft-length is {length}, which has no CUDA graphs in the recorded engine; "
                 f"it must be one of {', '.join(map(str, allowed))}"
             )
-        return lambda _: create_policy("fixed", max_draft_length=length), str(length), length
+        return lambda *_: create_policy("fixed", max_draft_length=length), str(length), length
     if given not in policy_names():
         raise PlanError(
             f"--draft-length is {given!r}; it must be a number, off, or one of "
@@ -215,7 +216,7 @@ def choose_policy(
             "length, as --draft-length 3, or an adaptive policy, as --draft-length goodput"
         )
     return (
-        lambda ceiling: create_policy(given, max_draft_length=ceiling),
+        lambda ceiling, table: create_policy(given, max_draft_length=ceiling, cost_table=table),
         given,
         header.max_draft_length,
     )

@@ -1,6 +1,7 @@
 """The time of an engine step as a function of its work, with the prior of its coefficients.
 
-    seconds = base + request * n + judge * [v > 0] + verify * v + context * c + mixed * [p > 0]
+    seconds = table * measured(n, v, k, c)
+            + base + request * n + judge * [v > 0] + verify * v + context * c + mixed * [p > 0]
             + token * t + sum of bend_i * max(t - knot_i, 0)
             + pass * k + draft * n * k
 
@@ -9,6 +10,11 @@ the draft model, and t the tokens of the target's pass, n + v + p, padded to a c
 token to verify also needs its logits and the rejection sampler, unlike one of a prompt. The bends
 are where a pass ceases to be bound by reading the weights: arithmetic over bandwidth is some tens
 of tokens on CPUs and some hundreds on GPUs. No coefficient is negative.
+
+`measured` is the table of costs that the engine measured at its start, where the recording holds
+one: it has lengths and numbers of requests that were never recorded. The other coefficients then
+price prompts, of which a table has none, and small corrections; t counts a pass's tokens beyond
+those without its prompts.
 """
 
 from __future__ import annotations
@@ -18,6 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from paceline.governor.costs.cost_model import CostModel
 from paceline.policy_simulator.machines.cost import StepShape
 from paceline.policy_simulator.machines.graphs import GraphSizes
 
@@ -28,6 +35,7 @@ _KNOTS = (32.0, 64.0, 128.0, 256.0, 512.0)
 apart."""
 
 SHARED_PRIOR = {
+    "table": (0.0, 1.0),
     "base": (0.9, 1.0),
     "request": (0.01, 0.05),
     "judge": (0.02, 0.1),
@@ -42,6 +50,24 @@ cell. Chosen empirically: wider than the prior of the governor's cost model, whi
 a few steps."""
 DRAFT_PRIOR = {"pass": (0.1, 0.3), "draft": (0.005, 0.03)}
 """The same of the draft model's coefficients."""
+_OF_PROMPTS = ("mixed", "token", *(name for name in SHARED_PRIOR if name.startswith("bend")))
+_TABLE_PRIOR = (1.0, 0.2)
+"""Of the factor on a table, which other work on the machine changes from day to day."""
+_CORRECTION = 0.1
+"""Spread of the coefficients of work that a table prices, relative to that without a table."""
+
+
+def prior_of(num_drafters: int, unit_s: float, *, has_tables: bool) -> Floats:
+    """Mean and spread of all coefficients, (num_features, 2), for a shortest cell of `unit_s`."""
+    rows = []
+    for name, (mean, spread) in [*SHARED_PRIOR.items(), *(num_drafters * [*DRAFT_PRIOR.items()])]:
+        if name == "table":
+            rows.append(_TABLE_PRIOR if has_tables else (mean, spread))
+        elif has_tables and name not in _OF_PROMPTS:
+            rows.append((0.0, _CORRECTION * spread * unit_s))
+        else:
+            rows.append((mean * unit_s, spread * unit_s))
+    return np.array(rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,17 +79,21 @@ class MeasuredCost:
     graphs: GraphSizes
     pace: float = 1.0
     """Factor on every step: a machine that is slower than when it was recorded."""
+    table: CostModel | None = None
+    """What the engine measured at its start; nothing is observed with it here."""
 
     def step_s(self, shape: StepShape) -> float:
         """See `CostFunction`. Backfill is not priced."""
         passes, requests = float(shape.draft_passes), float(shape.num_requests)
         features = (
             *target_features(
-                requests,
+                shape.num_requests,
                 shape.verified_draft_tokens,
                 shape.prefill_tokens,
                 shape.context_tokens,
+                shape.draft_passes,
                 self.graphs,
+                self.table,
             ),
             passes,
             passes * requests,
@@ -72,26 +102,42 @@ class MeasuredCost:
 
 
 def cost_of(
-    coefficients: Floats, graphs: GraphSizes, drafter: int = 0, pace: float = 1.0
+    coefficients: Floats,
+    graphs: GraphSizes,
+    drafter: int = 0,
+    pace: float = 1.0,
+    table: CostModel | None = None,
 ) -> MeasuredCost:
     """The cost by fitted coefficients, with the draft model of recording number `drafter`."""
     num_shared, num_draft = len(SHARED_PRIOR), len(DRAFT_PRIOR)
     first = num_shared + num_draft * drafter
     chosen = (*coefficients[:num_shared], *coefficients[first : first + num_draft])
-    return MeasuredCost(tuple(map(float, chosen)), graphs, pace)
+    return MeasuredCost(tuple(map(float, chosen)), graphs, pace, table)
 
 
 def target_features(
-    requests: float, verified: float, prefill: float, context: float, graphs: GraphSizes
+    requests: int,
+    verified: float,
+    prefill: float,
+    context: float,
+    passes: int,
+    graphs: GraphSizes,
+    table: CostModel | None = None,
 ) -> tuple[float, ...]:
+    """What the coefficients of `SHARED_PRIOR` multiply."""
     tokens = float(graphs.pad(requests + verified + prefill))
+    table_s = priced = 0.0
+    if table is not None:
+        [table_s] = table.steps_s(requests, round(context), (verified,), passes)
+        priced = float(graphs.pad(requests + verified))
     return (
+        table_s,
         1.0,
         requests,
         1.0 if verified > 0 else 0.0,
         verified,
         1e-3 * context,
         1.0 if prefill > 0 else 0.0,
-        tokens,
-        *(max(tokens - knot, 0.0) for knot in _KNOTS),
+        tokens - priced,
+        *(max(tokens - knot, 0.0) - max(priced - knot, 0.0) for knot in _KNOTS),
     )

@@ -42,7 +42,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from paceline.plan.replay.cost import DRAFT_PRIOR, SHARED_PRIOR
+from paceline.plan.replay.cost import DRAFT_PRIOR, SHARED_PRIOR, prior_of
 from paceline.plan.replay.least_squares import solve
 from paceline.plan.replay.robust_fit import STEP_NOISE, fit_robustly
 from paceline.plan.replay.step_data import StepData
@@ -127,9 +127,7 @@ def fit_cost(data: StepData) -> CostFit:
     num_drafters = (num_features - len(SHARED_PRIOR)) // len(DRAFT_PRIOR)
     num_paces = num_drafters - 1
     unit_s = float(data.seconds.min())
-    prior = unit_s * np.array(
-        [*SHARED_PRIOR.values(), *(list(DRAFT_PRIOR.values()) * num_drafters)]
-    )
+    prior = prior_of(num_drafters, unit_s, has_tables=data.has_tables)
     rough = fit_robustly(data, prior[:, 0], prior[:, 1])
     expected = rough.expected_s
     pace_deviation, num_independent = _drift(data, expected)

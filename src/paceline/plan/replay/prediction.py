@@ -18,9 +18,12 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from paceline.capacity.cost import usd_per_million_tokens
+from paceline.governor.costs.cost_model import CostModel
+from paceline.governor.costs.cost_table import CostTable, table_from
 from paceline.governor.policy import Policy
 from paceline.plan.replay.acceptance import (
     Verdicts,
@@ -46,6 +49,7 @@ from paceline.plan.replay.warning_texts import Outcome, replay_warnings
 from paceline.plan.values import PlanError
 from paceline.policy_simulator.engine.simulated_engine import SimulatedEngine
 from paceline.policy_simulator.engine.step_log import StepLog
+from paceline.policy_simulator.evaluation.measured_costs import measured_costs
 from paceline.policy_simulator.machines.cost import CostFunction
 from paceline.policy_simulator.machines.graphs import GraphSizes
 from paceline.policy_simulator.machines.machine import Disturbance
@@ -68,8 +72,9 @@ _QUIET = Disturbance(noise_fraction=0.0)
 class Setting:
     """What is to be predicted."""
 
-    make_policy: Callable[[int], Policy]
-    """Makes the policy for a ceiling; a new one for every replicate."""
+    make_policy: Callable[[int, CostTable | None], Policy]
+    """Makes the policy for a ceiling, and for what its engine measures of its costs at its start; a
+    new one for every replicate."""
     max_draft_length: int
     load: Load
     other_drafter: Recording | None = None
@@ -102,7 +107,8 @@ def predict(
     drafter_number = 0 if setting.other_drafter is None else 1
     parts = [recording] if setting.other_drafter is None else [recording, setting.other_drafter]
     graphs = GraphSizes(recording.header.graph_sizes)
-    data = gather_steps([(part.blocks, _passes_of(part.header)) for part in parts], graphs)
+    tables = _tables_of(parts)
+    data = gather_steps([(part.blocks, _passes_of(part.header)) for part in parts], graphs, tables)
     if data.counts.sum() < MIN_CLEAN_STEPS:
         raise PlanError(
             f"the recording has {int(data.counts.sum())} clean steps; it needs at least "
@@ -125,7 +131,8 @@ def predict(
         random = np.random.default_rng([setting.seed, number])
         fits = draw_categories(verdicts, depth, estimate, random)
         pace = math.exp(pace_deviation * random.standard_normal())
-        cost = cost_of(cost_fit.draw(random), graphs, drafter_number, pace)
+        table = tables[drafter_number] if tables else None
+        cost = cost_of(cost_fit.draw(random), graphs, drafter_number, pace, table)
         machine = make_machine(
             header, recording.header, setting.scale_cost(cost), setting.max_draft_length
         )
@@ -138,7 +145,8 @@ def predict(
             looks_ngrams_up=machine.looks_ngrams_up,
             random=random,
         )
-        policy = setting.make_policy(setting.max_draft_length)
+        measured = measured_costs(machine) if tables else None
+        policy = setting.make_policy(setting.max_draft_length, measured)
         engine = SimulatedEngine(
             machine, policy, seed=int(random.integers(2**31)), disturbance=_QUIET
         )
@@ -173,6 +181,19 @@ def predict(
             )
         ),
     )
+
+
+def _tables_of(parts: Sequence[Recording]) -> list[CostModel]:
+    """The tables of costs of the recordings; empty unless each has one. Raises `PlanError`."""
+    costs = [part.header.cost_table for part in parts]
+    try:
+        return [
+            CostModel(table_from(msgspec.to_builtins(found)), found.lengths[-1])
+            for found in costs
+            if found is not None and None not in costs
+        ]
+    except (ValueError, IndexError) as error:
+        raise PlanError(f"the recording has no valid table of costs: {error}") from None
 
 
 def _has_verdicts(verdicts: Mapping[str, Verdicts], header: Header) -> bool:

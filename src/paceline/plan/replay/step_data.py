@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from paceline.governor.costs.cost_model import CostModel
 from paceline.plan.replay.cost import DRAFT_PRIOR, SHARED_PRIOR, target_features
 from paceline.policy_simulator.machines.graphs import GraphSizes
 from paceline.recording.records import StepBlock, StepCell
@@ -38,6 +39,8 @@ class StepData:
     """The run of blocks, (num_cells,), ascending."""
     recording: Ints
     """(num_cells,), ascending."""
+    has_tables: bool = False
+    """Whether the engines' tables of costs are among the features."""
 
     @property
     def num_blocks(self) -> int:
@@ -51,9 +54,14 @@ class StepData:
 
 
 def gather_steps(
-    recordings: Sequence[tuple[Sequence[StepBlock], Callable[[int], int]]], graphs: GraphSizes
+    recordings: Sequence[tuple[Sequence[StepBlock], Callable[[int], int]]],
+    graphs: GraphSizes,
+    tables: Sequence[CostModel] = (),
 ) -> StepData:
-    """Gather the clean cells of each recording, given with its passes for a draft length."""
+    """Gather the clean cells of each recording, given with its passes for a draft length.
+
+    `tables` has what the engine of each recording measured at its start; empty if one lacks it.
+    """
     rows: list[tuple[float, ...]] = []
     times: list[tuple[float, int, float]] = []
     places: list[tuple[int, int, int]] = []
@@ -63,15 +71,19 @@ def gather_steps(
         run_blocks = min(_MAX_RUN_BLOCKS, max(len(blocks) // _MIN_RUNS, 1))
         for number, cells in enumerate(blocks):
             for cell in cells:
-                passes = float(passes_of(cell.draft_length))
+                passes = passes_of(cell.draft_length)
                 drafts = [0.0] * (len(DRAFT_PRIOR) * len(recordings))
-                drafts[2 * index : 2 * index + 2] = [passes, passes * cell.num_requests]
+                drafts[2 * index : 2 * index + 2] = [
+                    float(passes), float(passes * cell.num_requests),
+                ]  # fmt: skip
                 shared = target_features(
-                    float(cell.num_requests),
+                    cell.num_requests,
                     cell.verified_tokens,
                     cell.prefill_tokens,
                     cell.context_tokens,
+                    passes,
                     graphs,
+                    tables[index] if tables else None,
                 )
                 rows.append((*shared, *drafts))
                 times.append((cell.seconds, cell.count, cell.squares))
@@ -82,7 +94,7 @@ def gather_steps(
     seconds, counts, squares = np.array(times, dtype=float).reshape(-1, 3).T
     block, run, recording = np.array(places, dtype=np.int64).reshape(-1, 3).T
     features = np.array(rows, dtype=float).reshape(-1, num_features)
-    return StepData(features, seconds, counts, squares, block, run, recording)
+    return StepData(features, seconds, counts, squares, block, run, recording, bool(tables))
 
 
 def _clean_cells(block: StepBlock) -> list[StepCell]:

@@ -45,8 +45,11 @@ def replay_warnings(
     """Yield the warnings; `judged` are the requests that the acceptance was estimated from."""
     cells = [cell for block in recording.blocks for cell in block.cells]
     clean = [cell for cell in cells if cell.is_clean]
-    yield from _about_lengths(clean, judged, max_draft_length)
-    yield from _about_load(clean, load, outcomes)
+    costs = recording.header.cost_table
+    if costs is None:
+        yield from _about_costs(clean, max_draft_length)
+    yield from _about_positions(judged, max_draft_length)
+    yield from _about_load(clean, load, outcomes, 0 if costs is None else costs.sizes[-1])
     if not has_intervals:
         yield (
             "there is no interval: the recording has clean steps in one block of 5 s only, which "
@@ -57,15 +60,16 @@ def replay_warnings(
     yield from _about_end(recording)
 
 
-def _about_lengths(
-    clean: Sequence[StepCell], judged: Sequence[RequestRecord], max_draft_length: int
-) -> Iterator[str]:
+def _about_costs(clean: Sequence[StepCell], max_draft_length: int) -> Iterator[str]:
     lengths = sorted({cell.draft_length for cell in clean})
     if len(lengths) == 1 and max_draft_length != lengths[0]:
         yield (
             f"only draft length {lengths[0]} was recorded, so the cost of other lengths is "
             "uncertain: record with --vary-draft-length"
         )
+
+
+def _about_positions(judged: Sequence[RequestRecord], max_draft_length: int) -> Iterator[str]:
     deepest = max((len(request.tried) for request in judged), default=0)
     if 0 < deepest < max_draft_length:
         yield (
@@ -76,11 +80,12 @@ def _about_lengths(
 
 
 def _about_load(
-    clean: Sequence[StepCell], load: Load, outcomes: Sequence[Outcome]
+    clean: Sequence[StepCell], load: Load, outcomes: Sequence[Outcome], most_measured: int
 ) -> Iterator[str]:
+    """`most_measured`: requests of the largest step in the table of costs; 0 without one."""
     recorded = max((cell.num_requests for cell in clean), default=0)
     simulated = statistics.median(outcome.most_requests for outcome in outcomes)
-    if simulated > _MORE_REQUESTS * recorded:
+    if simulated > _MORE_REQUESTS * max(recorded, most_measured):
         yield (
             f"at most {recorded} requests ran at a time while recording; {simulated:.0f} in the "
             "replay is an extrapolation"

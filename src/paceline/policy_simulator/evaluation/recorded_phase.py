@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import msgspec
+
+from paceline.governor.costs.cost_table import CostTable, dict_of
 from paceline.governor.policy import Policy
 from paceline.governor.values import DraftPlan, EngineLoad, StepSample
 from paceline.policy_simulator.engine.simulated_engine import SimulatedEngine
@@ -14,7 +17,14 @@ from paceline.policy_simulator.engine.step_log import StepLog
 from paceline.policy_simulator.machines.machine import Disturbance, Drafter, Machine
 from paceline.policy_simulator.traffic.phases import Phase, TimedLoop
 from paceline.recording.reading import Recording
-from paceline.recording.records import SCHEMA_VERSION, End, Header, RequestRecord, StepBlock
+from paceline.recording.records import (
+    SCHEMA_VERSION,
+    CostTableRecord,
+    End,
+    Header,
+    RequestRecord,
+    StepBlock,
+)
 from paceline.recording.step_cells import StepCells
 from paceline.recording.verdict_counts import VerdictCounts
 
@@ -97,10 +107,12 @@ def record_phase(
     seed: int = 0,
     disturbance: Disturbance | None = None,
     graph_sizes: tuple[int, ...] = (),
+    cost_table: CostTable | None = None,
 ) -> tuple[StepLog, Recording]:
     """Run the phase on a new engine; returns its log and its recording.
 
     `graph_sizes`: those of the machine's cost function, which an engine knows of itself.
+    `cost_table`: what it measured at its start; None where it measured nothing.
     """
     recorded = _RecordedPolicy(policy)
     engine = SimulatedEngine(machine, recorded, seed=seed, disturbance=disturbance)
@@ -120,6 +132,9 @@ def record_phase(
         token_budget=machine.token_budget,
         prefill_chunk_tokens=machine.prefill_chunk_tokens,
         graph_sizes=graph_sizes,
+        cost_table=(
+            None if cost_table is None else msgspec.convert(dict_of(cost_table), CostTableRecord)
+        ),
     )
     latest_s = max((seen.last_s for seen in recorded.seen.values()), default=0.0)
     requests = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from paceline.policy_registry import create_policy
 from paceline.policy_simulator.engine.simulated_engine import SimulatedEngine
 from paceline.policy_simulator.evaluation.arms import HeldLength
+from paceline.policy_simulator.evaluation.measured_costs import measured_costs
 from paceline.policy_simulator.evaluation.recorded_phase import record_phase
 from paceline.policy_simulator.machines.profiles import load_profile
 from paceline.policy_simulator.traffic.phases import (
@@ -65,6 +67,24 @@ def recorded(
     )
     policy = create_policy("goodput", max_draft_length=MACHINE.max_draft_length)
     _, recording = record_phase(MACHINE, policy, phase, policy_name="goodput", seed=seed)
+    return recording
+
+
+@cache
+def recorded_at_one_length(*, has_table: bool) -> Recording:
+    """The same requests at draft length 8, with the table of costs of an engine that measured it on
+    a day when it was 15 % slower."""
+    named = requests(250, 1, 1.5)
+    phase = Phase("recorded", TimedLoop(), classes(), named[-1].arrived_s + 20.0, requests=named)
+    table = measured_costs(MACHINE)
+    slower = replace(
+        table,
+        verify_s=tuple(tuple(1.15 * one for one in row) for row in table.verify_s),
+        draft_s=tuple(tuple(1.15 * one for one in row) for row in table.draft_s),
+    )
+    _, recording = record_phase(
+        MACHINE, HeldLength(8), phase, seed=1, cost_table=slower if has_table else None
+    )
     return recording
 
 

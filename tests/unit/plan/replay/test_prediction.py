@@ -9,19 +9,26 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from paceline.governor.costs.cost_table import CostTable
 from paceline.plan.replay.prediction import Setting, predict
 from paceline.plan.replay.values import ConstantConcurrency, Estimate, RecordedLoad
 from paceline.plan.values import PlanError
 from paceline.policy_simulator.evaluation.arms import HeldLength
+from paceline.policy_simulator.evaluation.measured_costs import measured_costs
 from paceline.recording.reading import Recording
-from unit.plan.replay.simulated import held_out_tokens_per_s, recorded
+from unit.plan.replay.simulated import (
+    MACHINE,
+    held_out_tokens_per_s,
+    recorded,
+    recorded_at_one_length,
+)
 
 CELLS = [(6, 1), (12, 0), (12, 4), (24, 2)]
 
 
 def held(length: int, num_requests: int, other: Recording | None = None) -> Setting:
     return Setting(
-        make_policy=lambda ceiling: HeldLength(length),
+        make_policy=lambda *_: HeldLength(length),
         max_draft_length=length,
         load=ConstantConcurrency(num_requests),
         other_drafter=other,
@@ -53,13 +60,53 @@ def test_other_loads_lengths_and_drafters_are_predicted_within_the_stated_error(
     assert sum(inside) >= 4
 
 
+@pytest.mark.parametrize(("num_requests", "length"), [(2, 0), (12, 1), (24, 0), (24, 3)])
+def test_a_table_of_costs_prices_lengths_that_were_never_recorded(
+    num_requests: int, length: int
+) -> None:
+    """Without it, the recording of one length leaves the prior to decide what drafts cost."""
+    truth = held_out_tokens_per_s(num_requests, length)
+    known, guessed = (
+        throughput(recorded_at_one_length(has_table=has_table), held(length, num_requests))
+        for has_table in (True, False)
+    )
+    assert known.value == pytest.approx(truth, rel=0.08)
+    assert abs(known.value - truth) <= abs(guessed.value - truth) + 0.02 * truth
+    assert known.low <= truth <= known.high
+
+
+def test_the_policy_of_a_replay_knows_the_costs_that_its_engine_would_measure() -> None:
+    given: list[CostTable | None] = []
+
+    def make_policy(ceiling: int, table: CostTable | None) -> HeldLength:
+        given.append(table)
+        return HeldLength(2)
+
+    for has_table in (True, False):
+        setting = replace(held(2, 4), make_policy=make_policy, num_replicates=1)
+        predict(recorded_at_one_length(has_table=has_table), setting)
+    known, unknown = given
+    assert unknown is None
+    assert known is not None
+    truth = measured_costs(MACHINE).step_s(4, verified_tokens=8, draft_length=2)
+    assert known.step_s(4, verified_tokens=8, draft_length=2) == pytest.approx(truth, rel=0.1)
+
+
+def test_a_table_that_is_none_is_refused() -> None:
+    recording = recorded_at_one_length(has_table=True)
+    table = msgspec.structs.replace(recording.header.cost_table, sizes=(4, 2))
+    broken = msgspec.structs.replace(recording.header, cost_table=table)
+    with pytest.raises(PlanError, match="no valid table of costs"):
+        predict(replace(recording, header=broken), held(2, 4))
+
+
 def test_the_recorded_traffic_again_gives_what_was_recorded() -> None:
     """The same arrivals under the same policy: rate, TTFT, and a mean length like the recorded."""
     from paceline.policy_registry import create_policy
 
     recording = recorded(count=60)
     setting = Setting(
-        make_policy=lambda ceiling: create_policy("goodput", max_draft_length=ceiling),
+        make_policy=lambda ceiling, _: create_policy("goodput", max_draft_length=ceiling),
         max_draft_length=8,
         load=RecordedLoad(),
         seconds=1000.0,
@@ -167,7 +214,7 @@ def test_what_the_recording_cannot_show_is_said() -> None:
 def test_intervals_keep_to_the_values_that_a_figure_can_have() -> None:
     """Replicates at lengths 1 and 8: the interval of the mean would reach far above 8."""
     lengths = itertools.cycle((1, 8))
-    setting = replace(held(8, 4), make_policy=lambda ceiling: HeldLength(next(lengths)))
+    setting = replace(held(8, 4), make_policy=lambda *_: HeldLength(next(lengths)))
     length = predict(recorded(), setting).figures["draft_length"]
     assert length is not None
     assert length.high == 8.0

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from paceline.plan.replay.values import ConstantConcurrency, RecordedLoad
 from paceline.plan.replay.warning_texts import Outcome, replay_warnings
 from paceline.recording.reading import Recording
-from paceline.recording.records import End
+from paceline.recording.records import CostTableRecord, End
 from unit.recording.lines import BLOCK, END, HEADER, request
 
 FITTING = Outcome(num_arrivals=100, most_requests=4, num_waiting=0)
@@ -26,7 +27,7 @@ def warnings(**changes: Any) -> list[str]:
         "has_intervals": True,
     }
     fields |= changes
-    recording = Recording(HEADER, fields["requests"], (BLOCK,), fields["end"])
+    recording = Recording(fields.get("header", HEADER), fields["requests"], (BLOCK,), fields["end"])
     return list(
         replay_warnings(
             recording,
@@ -41,6 +42,19 @@ def warnings(**changes: Any) -> list[str]:
 
 def test_a_recording_that_has_all_that_is_replayed_gives_no_warning() -> None:
     assert warnings() == []
+
+
+def test_a_table_of_costs_leaves_no_doubt_within_its_range() -> None:
+    table = CostTableRecord(
+        sizes=(1, 8), lengths=(0, 3), verify_s=((1, 1), (1, 1)), draft_s=((0, 1), (0, 1))
+    )
+    header = msgspec.structs.replace(HEADER, cost_table=table)
+    loads = [[Outcome(100, most, 0)] * 5 for most in (8, 12)]
+    within, beyond = (
+        warnings(header=header, max_draft_length=3, outcomes=outcomes) for outcomes in loads
+    )
+    assert not any("draft length" in text or "extrapolation" in text for text in within)
+    assert any("12 in the replay is an extrapolation" in text for text in beyond)
 
 
 @pytest.mark.parametrize(
