@@ -110,10 +110,10 @@ async def test_a_change_of_the_draft_length_becomes_an_event(page: Page, serve: 
         assert "None yet" in await page.text("#no-events")
         control.state.update(
             draft_length=2, settled_length=2, steps_total=9, draft_length_changes_total=1,
-            last_change_reason="goodput: 90 tokens/s expected",
+            last_change_reason="2 of 8: acceptance 0.61, 0.40",
         )  # fmt: skip
         await page.until("document.querySelectorAll('#events li').length > 0")
-        assert "length 4 → 2: goodput: 90 tokens/s expected" in await page.text("#events li")
+        assert "length 4 → 2 of 8: acceptance 0.61, 0.40" in await page.text("#events li")
         assert await page.evaluate("document.querySelector('#no-events').hidden") is True
 
 

@@ -60,9 +60,15 @@ class GovernorPage:
 
 
 def show_governor(vllm_config: Any) -> None:
-    """Start to show the governor of this configuration. Idempotent."""
-    parallel = getattr(vllm_config, "parallel_config", None)
-    if getattr(parallel, "_api_process_rank", 0) > 0:
+    """Start to show the governor of this configuration. Idempotent; never raises."""
+    try:
+        _show(vllm_config)
+    except Exception:  # serving matters more than metrics
+        logger.exception("Governor: it is not on the metrics page")
+
+
+def _show(vllm_config: Any) -> None:
+    if vllm_config.parallel_config._api_process_rank > 0:
         return
     misfit = unfit_for("governor", check_hooks("governor"))
     if misfit:

@@ -19,6 +19,8 @@ def config(scheduler: Any, *, speculates: bool = True) -> Any:
     return SimpleNamespace(
         speculative_config=object() if speculates else None,
         scheduler_config=SimpleNamespace(scheduler_cls=scheduler),
+        parallel_config=SimpleNamespace(_api_process_rank=0),
+        additional_config={"paceline": {"control_socket": ""}},
     )
 
 
@@ -83,6 +85,31 @@ def test_the_revision_of_the_bundled_pair_does_not_depend_on_its_drafter() -> No
     assert model_revision(serving(Path("no/such-model"))) is None
     DraftCapReport(target)
     assert REGISTRY.get_sample_value(REVISION_NAME, {"revision": revision}) == 1.0
+
+
+def test_a_governor_that_is_off_is_on_the_page_with_its_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from prometheus_client import REGISTRY
+
+    from paceline.engine import governor_page
+    from paceline.engine.front_end import DraftCapReport
+
+    monkeypatch.setattr(governor_page, "unfit_for", lambda *_: "Scheduler.schedule is missing")
+    DraftCapReport(config(OURS))
+    labels = {"replica": "engine-0", "reason": "Scheduler.schedule is missing"}
+    assert REGISTRY.get_sample_value("paceline_governor_off_info", labels) == 1.0
+
+
+def test_a_server_starts_also_where_the_governor_cannot_be_shown(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    from paceline.engine.front_end import DraftCapReport
+
+    odd = config(OURS)
+    del odd.parallel_config
+    DraftCapReport(odd)
+    assert "it is not on the metrics page" in caplog.text
 
 
 def test_a_governor_that_is_off_keeps_no_caps(monkeypatch: pytest.MonkeyPatch) -> None:

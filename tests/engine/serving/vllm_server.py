@@ -66,7 +66,7 @@ def serve_vllm(folder: Path) -> Iterator[VllmServer]:
     layout = choose_layout(read_hardware(), settings)
     log = folder / "engine.log"
     draft = {"method": "draft_model", "model": str(demo.draft_path())}
-    policy = {"recording_file": str(folder / "r.jsonl")}
+    policy = {"recording_file": str(folder / "r.jsonl"), "costs_folder": str(folder / "costs")}
     command = [
         *(str(Path(sys.executable).parent / "vllm"), "serve", str(demo.target_path())),
         *("--served-model-name", MODEL, "--uds", str(folder / "engine.sock"), *layout.vllm_args),

@@ -7,10 +7,11 @@ check at the next start finds the rest.
 from __future__ import annotations
 
 import os
-import platform
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from paceline.stored_costs import cpu_name
 
 _MODEL_FILES = ("config.json", "*.safetensors", "*.bin", "*.pt", "*.gguf")
 _THREAD_VARIABLES = (
@@ -86,17 +87,7 @@ def files_of(folder: Path) -> list[list[Any]]:
 
 def _device(device_type: str) -> str:
     if device_type == "cpu":
-        return f"{_cpu_model()} ({platform.machine()})"
+        return cpu_name()
     from vllm.platforms import current_platform
 
     return str(current_platform.get_device_name())
-
-
-def _cpu_model() -> str:
-    """The model name in /proc/cpuinfo; empty where it has none, as on Arm."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return ""
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, "")

@@ -12,32 +12,15 @@ import json
 import logging
 import os
 import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from paceline.governor.costs.cost_table import CostTable, dict_of, table_from
+from paceline.stored_costs import UNREADABLE, Identity, as_stored, document_of, read
+from paceline.stored_costs import StoredCosts as StoredCosts
 
 logger = logging.getLogger("vllm.paceline.calibration")
 
-SCHEMA_VERSION = 1
-"""Raised when a stored table means something else than before; older files then count as absent."""
 _MAX_FILES = 32
-_MAX_FILE_BYTES = 1_000_000
 _DIGEST_CHARS = 24
-
-Identity = Mapping[str, Any]
-"""What a table belongs to, as JSON values."""
-
-
-@dataclass(frozen=True, slots=True)
-class StoredCosts:
-    """A table, and the day it was measured."""
-
-    table: CostTable
-    measured_on: str
-    """As 2026-11-29."""
 
 
 class CostStore:
@@ -50,29 +33,23 @@ class CostStore:
         """Return the stored table; None, with a warning, if its file is unreadable or foreign."""
         path = self._path(identity)
         try:
-            with path.open("rb") as file:
-                document = json.loads(file.read(_MAX_FILE_BYTES))
-            if document["identity"] != _as_json(identity):
+            found, costs = read(path)
+            if found != as_stored(identity):
                 raise ValueError("it is of another engine or machine")
-            return StoredCosts(table_from(document["table"]), str(document["measured_on"]))
+            return costs
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        except UNREADABLE as error:
             logger.warning("Costs: %s is ignored: %r", path, error)
             return None
 
     def save(self, identity: Identity, costs: StoredCosts) -> None:
         """Write the table and remove the oldest files beyond 32. Raises OSError."""
-        document = {
-            "identity": _as_json(identity),
-            "measured_on": costs.measured_on,
-            "table": dict_of(costs.table),
-        }
         self._folder.mkdir(parents=True, exist_ok=True)
         descriptor, name = tempfile.mkstemp(dir=self._folder, prefix=".", suffix=".part")
         try:
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                json.dump(document, file, indent=1)
+                json.dump(document_of(identity, costs), file, indent=1)
             os.replace(name, self._path(identity))
         except BaseException:
             with contextlib.suppress(OSError):
@@ -81,7 +58,7 @@ class CostStore:
         self._remove_oldest()
 
     def _path(self, identity: Identity) -> Path:
-        text = json.dumps(_as_json(identity), sort_keys=True)
+        text = json.dumps(as_stored(identity), sort_keys=True)
         return self._folder / f"{hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_CHARS]}.json"
 
     def _remove_oldest(self) -> None:
@@ -92,8 +69,3 @@ class CostStore:
         for _, path in sorted(ages, reverse=True)[_MAX_FILES:]:
             with contextlib.suppress(OSError):
                 path.unlink()
-
-
-def _as_json(identity: Identity) -> Any:
-    """The identity as it is read back: tuples become lists."""
-    return json.loads(json.dumps({**identity, "schema_version": SCHEMA_VERSION}))

@@ -11,6 +11,7 @@ from paceline.governor.policies.builtin import DEFAULT_POLICY
 from paceline.governor.policies.schedule import POLICY as SCHEDULE_POLICY
 from paceline.governor.policies.schedule import ScheduleRange
 from paceline.policy_registry import find_policy, load_policies
+from paceline.stored_costs import costs_folder
 
 _MAX_SOCKET_PATH_BYTES = 107
 """sockaddr_un on Linux holds 108 bytes, the final zero included."""
@@ -83,7 +84,7 @@ def parse_settings(
             )
     paths = {
         name: given.get(name, environ.get(f"PACELINE_{name.upper()}"))
-        for name in ("control_socket", "recording_file", "costs_folder")
+        for name in ("control_socket", "recording_file")
     }
     load_policies()  # at start, so that switching the policy at run time imports nothing
     settings = PluginSettings(
@@ -92,7 +93,7 @@ def parse_settings(
         schedule=_check_schedule(given.get("schedule")),
         control_socket=_check_socket_path(paths["control_socket"]),
         recording_file=_check_path("recording_file", paths["recording_file"]),
-        costs_folder=_costs_folder(paths["costs_folder"], environ),
+        costs_folder=_costs_folder(given.get("costs_folder"), environ),
         time_per_output_token_ms=_check_milliseconds(given, "time_per_output_token_ms"),
         max_pause_ms=_check_milliseconds(given, "max_pause_ms"),
         policy_parameters=_check_parameters(given),
@@ -202,14 +203,7 @@ def _check_path(name: str, value: object) -> str | None:
 
 
 def _costs_folder(value: object, environ: Mapping[str, str]) -> str | None:
-    if value == "":
-        return None
-    if value is not None:
-        return _check_path("costs_folder", value)
-    # A home folder that is not known, or not absolute, is no place for files.
-    home = environ.get("HOME", "")
-    cache = environ.get("XDG_CACHE_HOME") or (f"{home}/.cache" if home else "")
-    return f"{cache}/paceline/costs" if cache.startswith("/") else None
+    return _check_path("costs_folder", (costs_folder(environ) if value is None else value) or None)
 
 
 def _check_socket_path(value: object) -> str | None:

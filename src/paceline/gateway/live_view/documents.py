@@ -106,6 +106,8 @@ def _render_governor(governor: GovernorView) -> dict[str, Any]:
         "uses_static_setting": governor.uses_static_setting,
         "length_changes": governor.num_changes,
         "last_change_reason": governor.change_reason,
+        "forecast_step_ms": [rounded(1e3 * seconds) for seconds in governor.forecast_step_s],
+        "step_slowdown": rounded(governor.step_slowdown),
     }
 
 

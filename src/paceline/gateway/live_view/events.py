@@ -90,7 +90,9 @@ def _governor_events(
         reason = after.change_reason or "no reason given"
         cause = _cause(view_before, view, old, new, acceptance) or reason
         change = f"length {old} → {new}" if new != old else f"length back at {new}"
-        yield Event(at_s, "length", view.name, f"{change}: {cause}")
+        # A policy's own reason may begin with the length: "2 of 8: acceptance 0.61, 0.40".
+        rest = cause.removeprefix(str(new)) if cause.startswith(f"{new} of ") else f": {cause}"
+        yield Event(at_s, "length", view.name, f"{change}{rest}")
 
 
 def _cause(

@@ -104,6 +104,8 @@ def view_governor(state: Mapping[str, object]) -> GovernorView:
         num_drafts=_count(state.get("num_drafts_total")) or 0,
         accepted_per_position=_counts(state.get("accepted_per_position_total")),
         num_shifts=_num_shifts(state.get("drift")),
+        forecast_step_s=_numbers(state.get("forecast_step_seconds")),
+        step_slowdown=_number(state.get("step_slowdown")),
     )
 
 
@@ -140,6 +142,14 @@ def _counts(values: object) -> tuple[int, ...]:
         return ()
     counts = [_count(value) for value in values[:_MAX_POSITIONS]]
     return () if None in counts else tuple(count for count in counts if count is not None)
+
+
+def _numbers(values: object) -> tuple[float, ...]:
+    """The numbers of a list; empty if one of them is unknown."""
+    if not isinstance(values, list):
+        return ()
+    found = [_number(value) for value in values[: _MAX_POSITIONS + 1]]
+    return () if None in found else tuple(number for number in found if number is not None)
 
 
 def _number(value: object) -> float | None:

@@ -27,6 +27,10 @@ class GovernorView:
     """Drafts since the start of which the token at each position was accepted, first to last."""
     num_shifts: int = 0
     """Shifts of acceptance that the watch for drift has found."""
+    forecast_step_s: tuple[float, ...] = ()
+    """Expected time of a step at each draft length from 0 on, at the load of the last plan."""
+    step_slowdown: float | None = None
+    """Time of recent steps over that by the table of costs measured at the engine's start."""
 
 
 @dataclass(frozen=True, slots=True)

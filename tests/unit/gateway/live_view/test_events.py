@@ -32,9 +32,13 @@ def test_nothing_is_reported_while_nothing_changes() -> None:
 
 def test_a_new_length_is_an_event_with_the_reason_of_the_policy() -> None:
     before = governed(length=6, num_changes=3)
-    after = governed(length=2, num_changes=4, change_reason="goodput: 90 tokens/s expected")
+    after = governed(
+        length=2, num_changes=4, change_reason="2 of 8: acceptance 0.61, 0.40; 41 ms a step"
+    )
     (event,) = events(before, after)
-    assert event == Event(1.0, "length", "a", "length 6 → 2: goodput: 90 tokens/s expected")
+    assert event == Event(
+        1.0, "length", "a", "length 6 → 2 of 8: acceptance 0.61, 0.40; 41 ms a step"
+    )
 
 
 def test_a_length_that_changed_and_changed_back_is_an_event() -> None:

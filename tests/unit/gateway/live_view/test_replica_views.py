@@ -23,7 +23,7 @@ STATE: dict[str, object] = {
     "draft_length": 3,
     "settled_length": 4,
     "ceiling": 8,
-    "reason": "goodput: 90 tokens/s expected, best of 0-8",
+    "reason": "2 of 8: acceptance 0.61, 0.40; 41 ms a step",
     "accepted_fraction": 0.75,
     "goodput_tokens_per_s": 80.0,
     "expected_goodput_tokens_per_s": 90.0,
@@ -32,6 +32,8 @@ STATE: dict[str, object] = {
     "accepted_per_position_total": [8, 4],
     "draft_length_changes_total": 2,
     "safe_plan": False,
+    "forecast_step_seconds": [0.02, 0.03],
+    "step_slowdown": 1.25,
     "drift": {"categories": {"greedy": {"events_total": 1}, "code": {"events_total": 2}}},
 }
 
@@ -45,6 +47,7 @@ def test_a_governed_replica_shows_what_its_governor_reports() -> None:
     assert governor is not None
     assert (governor.ceiling, governor.num_changes, governor.num_shifts) == (8, 2, 3)
     assert governor.accepted_per_position == (8, 4)
+    assert (governor.forecast_step_s, governor.step_slowdown) == ((0.02, 0.03), 1.25)
 
 
 def test_a_length_that_is_only_tried_is_not_shown() -> None:

@@ -245,9 +245,16 @@ function makeRow(name) {
 const hasProblem = (view) =>
   view.state !== "ready" || view.breaker !== "closed" || Boolean(view.governor?.uses_static_setting);
 
-/** Most policies begin their reason with their own name. */
+/** Some policies begin their reason with their own name. */
 const withoutRepeat = (policy, reason) =>
-  reason.startsWith(`${policy}: `) ? reason : `${policy}: ${reason}`;
+  reason.startsWith(policy) ? reason : `${policy}, ${reason}`;
+
+/** What a step takes at each draft length, and how that compares with the table of costs. */
+const stepTimes = ({ forecast_step_ms: times, step_slowdown: slowdown }) =>
+  [
+    times?.length ? `a step with 0 to ${times.length - 1} drafts: ${times.map(decimal).join(", ")} ms` : "",
+    slowdown == null ? "" : `${decimal(slowdown)} times the table of costs`,
+  ].filter(Boolean).join("; ");
 
 function fillRow({ row, button, note, cells }, view) {
   const { governor } = view;
@@ -270,7 +277,8 @@ function fillRow({ row, button, note, cells }, view) {
   cells[0].text.className = stateClass;
   cells[1].text.className = breakerClass;
   setText(cells[0].small, view.state === "ready" ? "" : (view.reason ?? ""));
-  cells[0].small.hidden = cells[0].small.textContent === "";
+  setText(cells[9].small, governor ? stepTimes(governor) : "");
+  for (const index of [0, 9]) cells[index].small.hidden = cells[index].small.textContent === "";
   setText(note, [view.model, view.draft && view.draft !== "none" && `draft ${view.draft}`].filter(Boolean).join(", ") + restarts);
   row.hidden = byId("only-problems").checked && !hasProblem(view);
   row.classList.toggle("chosen", view.name === chosen);
