@@ -6,6 +6,7 @@ The first argument selects: the name of a subcommand, or else a model.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,6 +15,7 @@ from typing import Any
 
 import click
 
+from paceline.capacity.calibration import MeasuredSteps, fit_hardware
 from paceline.capacity.hardware import Hardware
 from paceline.capacity.model.weight_format import SCHEMES, named_format
 from paceline.compatibility.cpu_formats import choose_cpu_dtype
@@ -31,6 +33,7 @@ from paceline.plan.output.launch_files import render_paceline_yaml, render_vllm_
 from paceline.plan.output.report import render_report
 from paceline.plan.sources.catalogue import Catalogue, load_catalogue
 from paceline.plan.sources.drafters import choose_drafter, no_drafter
+from paceline.plan.sources.engine_costs import find_costs
 from paceline.plan.sources.model_source import find_model
 from paceline.plan.sources.this_machine import Machine, read_machine
 from paceline.plan.values import (
@@ -42,6 +45,7 @@ from paceline.plan.values import (
     PlannedModel,
     Slo,
 )
+from paceline.stored_costs import costs_folder, cpu_name, read_all
 
 _GIB = 1024**3
 
@@ -124,6 +128,8 @@ def _plan(model_name: str, options: dict[str, Any]) -> tuple[Plan, dict[str, Pla
     else:
         if options["calibrate"] is not None:
             entry = _calibrated(demand, entry, options)
+        elif entry.hardware.is_cpu:
+            demand, entry = _with_measured_steps(demand, entry)
         plan = _plan_on(demand, entry, options["num_gpus"], options["tensor_parallel"])
     return plan, dict(_alternatives(plan))
 
@@ -135,6 +141,27 @@ def _calibrated(demand: Demand, entry: HardwareEntry, options: dict[str, Any]) -
     size = options["tensor_parallel"] or options["num_gpus"] or 1
     alone = replace(demand, drafter=no_drafter())
     return calibrate(entry, options["calibrate"], lambda fitted: step_times(alone, fitted, size))
+
+
+def _with_measured_steps(demand: Demand, entry: HardwareEntry) -> tuple[Demand, HardwareEntry]:
+    """Both with what an engine measured for this model and drafter on this machine, if one did."""
+    folder = costs_folder(os.environ)
+    stored = read_all(Path(folder)) if folder else ()
+    costs = find_costs(stored, demand.model, demand.drafter, device=cpu_name())
+    if costs is None or costs.tensor_parallel != 1 or costs.table.sizes[-1] < 2:
+        return demand, entry
+    times = step_times(replace(demand, drafter=no_drafter()), entry, 1)
+    most, context = costs.table.sizes[-1], costs.table.context_tokens
+    measured = MeasuredSteps(
+        most,
+        costs.table.verify_row(1)[0],
+        costs.table.verify_row(most)[0],
+        times.decode_s(1, context),
+        times.decode_s(most, context),
+    )
+    hardware = fit_hardware(entry.hardware, measured)
+    fitted = replace(entry, hardware=hardware, calibration=measured)
+    return replace(demand, costs=costs), fitted
 
 
 def _dtype(
@@ -219,7 +246,7 @@ def _alternatives(plan: Plan) -> Iterator[tuple[str, Plan]]:
         if scheme in ("none", "gptq"):
             continue  # GPTQ has the same sizes as AWQ.
         weights = named_format(scheme, model.weight_format.dtype)
-        demand = replace(plan.demand, model=replace(model, weight_format=weights))
+        demand = replace(plan.demand, model=replace(model, weight_format=weights), costs=None)
         yield (
             scheme,
             make_plan(demand, plan.entry, plan.placement.num_gpus, plan.placement.tensor_parallel),

@@ -80,18 +80,18 @@ class CostTable:
             if not 0.0 <= value < math.inf:
                 raise ValueError(f"{name} is {value}; it must be finite and not negative")
 
-    def verify_row(self, num_requests: int) -> list[float]:
+    def verify_row(self, num_requests: float) -> list[float]:
         """Seconds of a step that verifies 0, 1, … up to the last of `lengths` draft tokens of each
         of `num_requests`, and drafts none; shape (lengths[-1] + 1,)."""
         return self._row(self.verify_s, num_requests)
 
-    def draft_row(self, num_requests: int) -> list[float]:
+    def draft_row(self, num_requests: float) -> list[float]:
         """Seconds that drafting 0, 1, … tokens for each of `num_requests` adds; shape as above."""
         return self._row(self.draft_s, num_requests)
 
     def step_s(
         self,
-        num_requests: int,
+        num_requests: float,
         *,
         verified_tokens: float,
         draft_length: int,
@@ -106,7 +106,7 @@ class CostTable:
         )
 
     def context_excess_s(
-        self, num_requests: int, context_tokens: int | None, draft_length: int
+        self, num_requests: float, context_tokens: int | None, draft_length: int
     ) -> float:
         """Seconds that the context adds beyond the measured one; negative for a shorter one."""
         if context_tokens is None:
@@ -114,7 +114,7 @@ class CostTable:
         excess = context_tokens - num_requests * self.context_tokens
         return (self.context_s + self.draft_context_s * draft_length) * excess
 
-    def _row(self, rows: Sequence[Sequence[float]], num_requests: int) -> list[float]:
+    def _row(self, rows: Sequence[Sequence[float]], num_requests: float) -> list[float]:
         sizes = self.sizes
         if len(sizes) == 1:
             measured = list(rows[0])

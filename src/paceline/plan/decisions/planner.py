@@ -10,6 +10,7 @@ from paceline.capacity.model.matrices import tensor_parallel_sizes
 from paceline.capacity.speculation import Acceptance, DraftLengthGain
 from paceline.capacity.step_time import StepTime
 from paceline.plan.decisions.fleet import Bill, FleetPlan, plan_fleet
+from paceline.plan.decisions.measured_steps import MeasuredStepTime
 from paceline.plan.decisions.memory import MemoryPlan, plan_memory
 from paceline.plan.decisions.performance import (
     BatchPerformance,
@@ -19,6 +20,7 @@ from paceline.plan.decisions.performance import (
     speculation_rows,
     step_time,
 )
+from paceline.plan.sources.engine_costs import EngineCosts
 from paceline.plan.values import (
     NO_PRICE,
     Drafter,
@@ -45,6 +47,8 @@ class Demand:
     bill: Bill
     limits_for: Callable[[Hardware], EngineLimits]
     """The engine's settings on a kind of hardware: some defaults depend on its memory."""
+    costs: EngineCosts | None = None
+    """What an engine with this model and drafter measured on this machine; None without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +194,8 @@ def _plan_at(demand: Demand, entry: HardwareEntry, placement: Placement, why: st
     limits = demand.limits_for(entry.hardware)
     memory = plan_memory(demand.model, demand.drafter, placement, limits)
     times = step_time(demand.model, demand.drafter, placement, memory)
+    if demand.costs is not None and demand.costs.tensor_parallel == placement.tensor_parallel:
+        times = MeasuredStepTime(times.target, times.draft, demand.costs.table)
     largest = min(memory.max_requests(demand.load.context_tokens), limits.max_num_seqs)
     point = operating_point(times, demand.drafter, demand.load, limits, demand.slo, largest)
     sizes = batch_sizes(largest) if largest else []

@@ -112,6 +112,13 @@ def assumptions(plan: Plan) -> list[str]:
             f"predicts {measured.predicted_one_s * 1e3:.1f} and "
             f"{measured.predicted_many_s * 1e3:.1f}"
         )
+    if plan.demand.costs is not None:
+        costs = plan.demand.costs
+        lines.append(
+            f"steps: measured on {costs.measured_on} by an engine with this model on this machine, "
+            f"up to {costs.table.sizes[-1]} requests and {costs.table.lengths[-1]} draft tokens; "
+            "prompts by the catalogue at that pace"
+        )
     if not hardware.is_cpu:
         lines.append("activations, CUDA graphs and runtime memory are allowances, not measured")
     if plan.demand.load.requests_per_day is not None:
@@ -192,6 +199,19 @@ def _hardware(plan: Plan) -> dict[str, Any]:
         "source": plan.entry.source,
         "price_source": plan.price_source,
         "calibration": None if plan.entry.calibration is None else asdict(plan.entry.calibration),
+        "step_costs": _step_costs(plan),
+    }
+
+
+def _step_costs(plan: Plan) -> dict[str, Any] | None:
+    """The table that decode steps are priced by; None without one."""
+    costs = plan.demand.costs
+    if costs is None:
+        return None
+    return {
+        "measured_on": costs.measured_on,
+        "max_requests": costs.table.sizes[-1],
+        "max_draft_length": costs.table.lengths[-1],
     }
 
 
