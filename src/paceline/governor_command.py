@@ -121,7 +121,8 @@ def _send(
         )
         states = document["replicas"]
     else:
-        states = {f"vllm serve, process {pid}": _ask(pid, body)}
+        request = {"op": "state"} if body is None else {"op": "set", **body}
+        states = {name_of(pid): ask_engine(pid, request)}
     if as_json:
         click.echo(json.dumps({"replicas": states}, indent=1))
         return
@@ -144,12 +145,17 @@ def _process_of(server: str | None) -> int | None:
     return found[0] if found else None
 
 
-def _ask(pid: int, body: Mapping[str, object] | None) -> dict[str, Any]:
-    request: Mapping[str, object] = {"op": "state"} if body is None else {"op": "set", **body}
+def name_of(pid: int) -> str:
+    """How the answers name a vLLM server."""
+    return f"vllm serve, process {pid}"
+
+
+def ask_engine(pid: int, request: Mapping[str, object]) -> dict[str, Any]:
+    """The state in the engine's answer; a `click.ClickException` without one."""
     try:
         return governor_channel.send(governor_channel.address_of(pid), request)
     except ValueError as error:
-        raise click.UsageError(f"The governor of process {pid} refuses: {error}.") from None
+        raise click.UsageError(f"The engine of process {pid} refuses: {error}.") from None
     except OSError as error:
         raise click.ClickException(
             f"The process {pid} has no governor that this user can reach ({error}). Give the "

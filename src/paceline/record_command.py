@@ -14,6 +14,7 @@ import click
 
 from paceline.admin_request import send_to_admin, server_options
 from paceline.finite_float import FiniteFloat
+from paceline.governor_command import ask_engine, name_of
 from paceline.printable import printable
 
 _MIB = 1024 * 1024
@@ -24,6 +25,8 @@ Examples:
   paceline record start --max-seconds 600 --replica engine-0
   paceline record start --vary-draft-length
       To predict draft lengths that the governor seldom chooses
+  paceline record start --pid 4711
+      A vllm serve of one's own, whose recording_file is set
   paceline record status
   paceline record stop
   paceline plan replay ~/.local/state/paceline/8000/engine-0.recording.jsonl --draft-length 3
@@ -35,6 +38,13 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that choose the server; they are the same for every subcommand."""
     for option in (
         click.option("--replica", metavar="NAME", help="One engine.  [default: all]"),
+        click.option(
+            "--pid",
+            type=click.IntRange(min=1),
+            metavar="PID",
+            help="Process id of a vllm serve of this user on this machine, in the place of an "
+            "admin port.",
+        ),
         click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON."),
     ):
         command = option(command)
@@ -111,11 +121,17 @@ def _send(
     body: Mapping[str, object] | None,
     *,
     replica: str | None,
+    pid: int | None,
     as_json: bool,
     **server: Any,
 ) -> None:
-    query = "" if replica is None else f"?replica={urllib.parse.quote(replica)}"
-    document = send_to_admin(method, f"/admin/recording{query}", body, **server)
+    if pid is None:
+        query = "" if replica is None else f"?replica={urllib.parse.quote(replica)}"
+        document = send_to_admin(method, f"/admin/recording{query}", body, **server)
+    else:
+        action = {"GET": {"action": "status"}, "DELETE": {"action": "delete"}}.get(method, body)
+        status = ask_engine(pid, {"op": "record", **(action or {})})
+        document = {"replicas": {name_of(pid): status}}
     if as_json:
         click.echo(json.dumps(document, indent=1))
         return

@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from paceline import abstract_sockets, governor_channel
 from paceline.engine.scheduler.control_channel import ControlServer
 from paceline.governor_command import governor
+from paceline.record_command import record
 
 STATE = {
     "policy": "goodput",
@@ -42,7 +43,10 @@ class Governor:
         self.given.append(command)
 
     def record(self, command: Mapping[str, Any]) -> dict[str, Any]:
-        return {}
+        if command != {"action": "status"}:
+            raise ValueError("this engine has no file for recordings")
+        return {"recording": False, "exists": False, "error": None, "bytes": 0, "max_bytes": 1,
+                "num_requests": 0, "num_steps": 0}  # fmt: skip
 
 
 @pytest.fixture
@@ -89,6 +93,15 @@ def test_a_refusal_says_why(served: Governor) -> None:
     code, output = run("set", str(os.getpid()), "--ceiling", "9")
     assert code == 2
     assert "it must be a whole number from 0 (off) to 8" in output
+
+
+def test_an_engine_without_a_gateway_records(served: Governor) -> None:
+    pid = str(os.getpid())
+    shown = CliRunner().invoke(record, ["status", "--pid", pid])
+    assert shown.output == f"vllm serve, process {pid}: not recording, and there is no file\n"
+    refused = CliRunner().invoke(record, ["start", "--pid", pid])
+    assert refused.exit_code == 2
+    assert "this engine has no file for recordings" in " ".join(refused.output.split())
 
 
 def test_several_servers_are_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,8 +69,8 @@ class PlainServer:
             if self._number > 1:
                 yield "update", update
                 continue
-            points = {group: _columns(latest[group]) for group in ("traffic", "fleet")}
-            points |= {"at_s": [after.at_s], "replicas": {}}
+            points: dict[str, Any] = {"at_s": [after.at_s], "replicas": {}}
+            points |= {group: _columns(latest[group]) for group in ("traffic", "fleet")}
             yield "history", {"schema_version": SCHEMA_VERSION, "points": points, **update}
 
     def _read(self) -> _Reading:
