@@ -84,6 +84,7 @@ CONDITIONS: Mapping[str, Observation] = {
     "draft-drift": observe_gateway(extra=(_DRIFT,)),
     "cost-table-misfit": observe_gateway(
         governors=(
+            {},
             {
                 "r0": {
                     "length_steps": {"0": 500, "4": 500},

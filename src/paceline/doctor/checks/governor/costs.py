@@ -14,19 +14,24 @@ from paceline.doctor.checks.check import Check
 from paceline.doctor.readings.observation import Observation
 from paceline.doctor.values import CannotJudge, Evidence, Finding, Severity, unknown_cost
 
-_MIN_STEPS = 200
-"""Of a length: with fewer, other work on the machine may have slowed just these. Chosen
-empirically."""
+_MIN_STEPS = 100
+"""Of a length, while it was observed: earlier ones may be of a time when the machine was slower.
+With fewer, other work may have slowed just these. Chosen empirically."""
 _MAX_RATIO = 1.5
 """Between the lengths that fit worst. Chosen empirically."""
 
 
 def _judge(observation: Observation) -> Sequence[Finding]:
-    states = observation.last.governors
-    compared = {name: found for name, state in states.items() if (found := _ratios(state))}
+    before = observation.first.governors
+    compared = {
+        name: found
+        for name, state in observation.last.governors.items()
+        if (found := _ratios(before.get(name, {}), state))
+    }
     if not any(len(found) > 1 for found in compared.values()):
         raise CannotJudge(
-            f"no governor shows a table of costs and {_MIN_STEPS} steps of two draft lengths"
+            f"no governor shows a table of costs, and {_MIN_STEPS} steps of two draft lengths "
+            "while it was observed"
         )
     return [
         _finding(name, found)
@@ -35,17 +40,23 @@ def _judge(observation: Observation) -> Sequence[Finding]:
     ]
 
 
-def _ratios(state: Mapping[str, Any]) -> dict[int, float]:
+def _ratios(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[int, float]:
     """Measured time over that by the table, by draft length; of lengths with enough steps."""
     steps, measured, table = (
-        state.get(key) or {}
+        _growth(before.get(key), after.get(key))
         for key in ("length_steps", "measured_step_seconds", "table_step_seconds")
     )
     return {
         int(length): measured[length] / table_s
         for length, table_s in table.items()
-        if table_s and length in measured and steps.get(length, 0) >= _MIN_STEPS
+        if table_s > 0 and measured.get(length, 0) > 0 and steps.get(length, 0) >= _MIN_STEPS
     }
+
+
+def _growth(before: object, after: object) -> dict[str, float]:
+    earlier = before if isinstance(before, Mapping) else {}
+    later = after if isinstance(after, Mapping) else {}
+    return {name: value - earlier.get(name, 0) for name, value in later.items()}
 
 
 def _finding(name: str, ratios: Mapping[int, float]) -> Finding:
