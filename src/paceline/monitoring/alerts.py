@@ -254,7 +254,7 @@ def _speculation_alerts(queries: MetricQueries) -> tuple[Alert, ...]:
             "More than half of the draft tokens are computed and thrown away. The policies goodput "
             "and latency draft only while that pays; a fixed length or a schedule may be slower "
             "than no speculation.",
-            "Change the policy to goodput (PATCH /admin/governor), shorten or stop drafts, or "
+            "Change the policy to goodput (paceline governor set), shorten or stop drafts, or "
             "train a draft on your traffic (paceline draft train).",
         ),
         Alert(
@@ -265,7 +265,7 @@ def _speculation_alerts(queries: MetricQueries) -> tuple[Alert, ...]:
             "Each such step uses the engine's static draft length; answers stay right, speed is "
             "that of static speculation.",
             "The engine's log has the exception. Change to another policy until it is fixed "
-            "(PATCH /admin/governor).",
+            "(paceline governor set).",
         ),
         Alert(
             "PacelineDraftNoLongerFits", "paceline-speculation",
