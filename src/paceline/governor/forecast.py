@@ -5,13 +5,13 @@ length k from 0 to the ceiling,
 
     yield(k)   = 1 + f * (survival_1 + … + survival_k)               (see `acceptance`)
     tokens(k)  = d(k) * yield(k)
-    width(k)   = d(k) * f * (offered_1 + … + offered_k) / n
-    seconds(k) = cost(n, width(k), k, c)                             (see `costs`)
+    verified(k) = d(k) * f * (offered_1 + … + offered_k)
+    seconds(k) = cost(n, verified(k), k, c)                          (see `costs`)
 
 The length that yields more tokens also has more pieces of prompts in a step, and fewer of the
 requests decoding at a time, d(k) of them (`costs.prompt_share`).
-The target computes prompt tokens like draft tokens, so a piece of p tokens adds the cost of p / n
-more tokens of width, and
+The target computes prompt tokens like draft tokens, so a piece of p tokens adds the cost of p more
+verified ones, and
 
     value(k) = tokens(k) / (seconds(k) + pieces(k) * (what a piece adds at k - at the best length))
 
@@ -27,11 +27,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, count
 from operator import mul, sub, truediv
 
 from paceline.governor.acceptance.acceptance_by_class import AcceptanceByClass
-from paceline.governor.costs.cost_model import CostModel
+from paceline.governor.costs.cost_table import LoadCosts
 from paceline.governor.costs.prompt_share import PromptShare
 from paceline.governor.values import EngineLoad
 
@@ -66,10 +66,9 @@ class StepForecast:
 
 
 def make_forecast(
-    load: EngineLoad, acceptance: AcceptanceByClass, cost: CostModel, prompts: PromptShare
+    load: EngineLoad, acceptance: AcceptanceByClass, costs: LoadCosts, prompts: PromptShare
 ) -> StepForecast:
     """The forecast for a load with requests that decode."""
-    num_requests, context_tokens = load.num_requests, load.context_tokens
     ceiling = load.max_draft_length
     drafting = load.num_drafting / load.num_decoding
     survival, offered = acceptance.survival(load.classes), acceptance.offered(load.classes)
@@ -77,15 +76,12 @@ def make_forecast(
     drafts = accumulate((drafting * s for s in offered[:ceiling]), initial=0.0)
     decoding = [load.num_decoding / prompts.stretch(num) for num in yields]
     tokens = list(map(mul, decoding, yields))
-    widths = [num * drafted / num_requests for num, drafted in zip(decoding, drafts, strict=True)]
-    seconds = cost.lengths_s(num_requests, context_tokens, widths)
+    verified = list(map(mul, decoding, drafts))
+    seconds = list(map(costs.step_s, verified, count()))
     if not prompts.piece_tokens:
         return StepForecast(yields, tokens, seconds, list(map(truediv, tokens, seconds)))
-    piece_width = prompts.piece_tokens / num_requests
-    with_piece_s = cost.lengths_s(
-        num_requests, context_tokens, [width + piece_width for width in widths]
-    )
-    added_s = list(map(sub, with_piece_s, seconds))
+    with_piece = (num + prompts.piece_tokens for num in verified)
+    added_s = list(map(sub, map(costs.step_s, with_piece, count()), seconds))
     least_s, pieces = min(added_s), prompts.pieces_per_output
     values = [
         num / (length_s + min(pieces * num, 1.0) * (piece_s - least_s))

@@ -154,8 +154,8 @@ def _with_measured_steps(demand: Demand, entry: HardwareEntry) -> tuple[Demand, 
     most, context = costs.table.sizes[-1], costs.table.context_tokens
     measured = MeasuredSteps(
         most,
-        costs.table.verify_row(1)[0],
-        costs.table.verify_row(most)[0],
+        costs.table.load(1).plain_s,
+        costs.table.load(most).plain_s,
         times.decode_s(1, context),
         times.decode_s(most, context),
     )

@@ -8,7 +8,6 @@ import pytest
 
 from paceline.governor.acceptance.acceptance_by_class import AcceptanceByClass
 from paceline.governor.contract.samples import ordinary_load, ordinary_sample
-from paceline.governor.costs.cost_model import CostModel
 from paceline.governor.costs.cost_table import CostTable
 from paceline.governor.costs.prompt_share import PromptShare
 from paceline.governor.forecast import StepForecast, make_forecast
@@ -42,7 +41,7 @@ def forecast_of(
     for _ in range(20):
         prompts.observe(ordinary_sample(prefill_tokens=prompt_tokens, num_prefilling=prefilled))
     load = replace(LOAD, num_prefilling=num_prefilling, num_undrafted=num_undrafted)
-    return make_forecast(load, AcceptanceByClass(2), CostModel(table, 2), prompts)
+    return make_forecast(load, AcceptanceByClass(2), table.load(load.num_requests), prompts)
 
 
 def test_the_best_of_the_lengths_at_hand() -> None:

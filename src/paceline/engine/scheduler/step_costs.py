@@ -43,9 +43,8 @@ class StepCosts:
             or sample.prefill_tokens
         ):
             return
-        [table_s] = self._prices.steps_s(
-            num_requests, sample.context_tokens, (sample.verified_draft_tokens,), length
-        )
+        costs = self._prices.load(num_requests, sample.context_tokens)
+        table_s = costs.step_s(sample.verified_draft_tokens, length)
         self._measured_s[length] += measured_s
         self._table_s[length] += table_s
         self._recent_measured_s = _RECENT_KEEP * self._recent_measured_s + measured_s

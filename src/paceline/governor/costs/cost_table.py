@@ -80,14 +80,19 @@ class CostTable:
             if not 0.0 <= value < math.inf:
                 raise ValueError(f"{name} is {value}; it must be finite and not negative")
 
-    def verify_row(self, num_requests: float) -> list[float]:
-        """Seconds of a step that verifies 0, 1, … up to the last of `lengths` draft tokens of each
-        of `num_requests`, and drafts none; shape (lengths[-1] + 1,)."""
-        return self._row(self.verify_s, num_requests)
-
-    def draft_row(self, num_requests: float) -> list[float]:
-        """Seconds that drafting 0, 1, … tokens for each of `num_requests` adds; shape as above."""
-        return self._row(self.draft_s, num_requests)
+    def load(self, num_requests: float, context_tokens: int | None = None) -> LoadCosts:
+        """The costs of that many requests; `context_tokens` is that of all of them, None for as
+        measured."""
+        excess = (
+            0 if context_tokens is None else context_tokens - num_requests * self.context_tokens
+        )
+        verify = self._row(self.verify_s, num_requests)
+        return LoadCosts(
+            num_requests,
+            verify[0],
+            [step_s - verify[0] for step_s in verify],
+            self._row(self.draft_s, num_requests),
+        ).changed(plain_s=self.context_s * excess, pass_s=self.draft_context_s * excess)
 
     def step_s(
         self,
@@ -97,22 +102,8 @@ class CostTable:
         draft_length: int,
         context_tokens: int | None = None,
     ) -> float:
-        """Seconds of one step; `context_tokens` is that of all requests, None for as measured."""
-        verify, draft = self.verify_row(num_requests), self.draft_row(num_requests)
-        seconds = at(verify, verified_tokens / num_requests) + at(draft, draft_length)
-        return max(
-            seconds + self.context_excess_s(num_requests, context_tokens, draft_length),
-            LEAST_STEP_S,
-        )
-
-    def context_excess_s(
-        self, num_requests: float, context_tokens: int | None, draft_length: int
-    ) -> float:
-        """Seconds that the context adds beyond the measured one; negative for a shorter one."""
-        if context_tokens is None:
-            return 0.0
-        excess = context_tokens - num_requests * self.context_tokens
-        return (self.context_s + self.draft_context_s * draft_length) * excess
+        """Seconds of one step; arguments as those of `load` and of `LoadCosts.step_s`."""
+        return self.load(num_requests, context_tokens).step_s(verified_tokens, draft_length)
 
     def _row(self, rows: Sequence[Sequence[float]], num_requests: float) -> list[float]:
         sizes = self.sizes
@@ -131,6 +122,50 @@ class CostTable:
                 _line(a, b, (length - low) / (high - low)) for length in range(low + 1, high + 1)
             )
         return filled
+
+
+@dataclass(frozen=True, slots=True)
+class LoadCosts:
+    """What steps of one load take, in seconds."""
+
+    num_requests: float
+    plain_s: float
+    """A step that verifies and drafts nothing."""
+    verify_s: Sequence[float]
+    """What it adds to verify 0, 1, … draft tokens of each request."""
+    draft_s: Sequence[float]
+    """What it adds to draft 0, 1, … tokens for each request."""
+
+    def changed(
+        self,
+        *,
+        plain_s: float = 0.0,
+        pass_s: float = 0.0,
+        factors: tuple[float, float, float] = (1.0, 1.0, 1.0),
+    ) -> LoadCosts:
+        """With so much more of each step and of each pass of the draft model, and then times the
+        factors of the whole, of verifying and of drafting."""
+        speed, verify, draft = factors
+        verify, draft = speed * verify, speed * draft
+        return LoadCosts(
+            self.num_requests,
+            speed * max(self.plain_s + plain_s, LEAST_STEP_S),
+            [verify * seconds for seconds in self.verify_s],
+            [draft * max(s + pass_s * length, 0.0) for length, s in enumerate(self.draft_s)],
+        )
+
+    def step_s(self, verified_tokens: float, num_passes: int) -> float:
+        """Seconds of a step that verifies `verified_tokens` in all and drafts in `num_passes`."""
+        added_s = at(self.verify_s, verified_tokens / self.num_requests)
+        return max(self.plain_s + added_s + at(self.draft_s, num_passes), LEAST_STEP_S)
+
+    @property
+    def first_verified_s(self) -> float:
+        """Seconds that it adds to verify anything at all, beyond a price per token: the rejection
+        sampler runs instead of the plain one."""
+        if len(self.verify_s) < 3:
+            return 0.0
+        return max(2.0 * self.verify_s[1] - self.verify_s[2], 0.0)
 
 
 def at(row: Sequence[float], length: float) -> float:

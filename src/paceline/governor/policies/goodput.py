@@ -29,7 +29,7 @@ from paceline.governor.acceptance.acceptance_by_class import AcceptanceByClass
 from paceline.governor.acceptance.confidence_map import ConfidenceMaps, Floats, logits_of
 from paceline.governor.acceptance.per_class import ANY_CLASS
 from paceline.governor.costs.cost_model import CostModel
-from paceline.governor.costs.cost_table import CostTable
+from paceline.governor.costs.cost_table import CostTable, LoadCosts, at
 from paceline.governor.costs.prompt_share import PromptShare
 from paceline.governor.drafting.draft_rule import DraftRule
 from paceline.governor.drafting.drafting_round import survival_of, widths_of
@@ -72,6 +72,7 @@ class GoodputPolicy:
         self._maps = ConfidenceMaps()
         self._price = WidthPrice()
         self._load: EngineLoad | None = None
+        self._costs: LoadCosts | None = None
         self._rule: DraftRule | None = None
         self._length = 0
         self._test_length = 0
@@ -94,7 +95,9 @@ class GoodputPolicy:
             and sample.num_requests
             and not sample.prefill_tokens
         ):
-            self._pause.caught_up(sample.duration_s - self._cost.predicted_s(sample))
+            costs = self._cost.load(sample.num_requests, sample.context_tokens)
+            step_s = costs.step_s(sample.verified_draft_tokens, sample.draft_length)
+            self._pause.caught_up(sample.duration_s - step_s)
         self._acceptance.observe(sample)
         self._cost.observe(sample)
         self._prompts.observe(sample)
@@ -109,7 +112,8 @@ class GoodputPolicy:
             return DraftPlan(0, "no requests or no drafting allowed")
         if load.num_drafting == 0:  # one pass keeps the draft model up with the prompts
             return DraftPlan(lengths[1] if self._length else 0, "no request takes drafts")
-        forecast = make_forecast(load, self._acceptance, self._cost, self._prompts)
+        costs = self._costs = self._cost.load(load.num_requests, load.context_tokens)
+        forecast = make_forecast(load, self._acceptance, costs, self._prompts)
         has_unit = self._cost.has_unit
         self.step_seconds = forecast.seconds if has_unit else ()
         plain_seconds = forecast.seconds
@@ -119,9 +123,9 @@ class GoodputPolicy:
             lengths = load.allowed_below(len(forecast.values))
         length = forecast.best(lengths)
         if self.chooses_widths and load.reports_confidences and len(lengths) > 1:
-            self._rule = self._rule_for(load, forecast, max(length, lengths[1]))
+            self._rule = self._rule_for(load, costs, forecast, max(length, lengths[1]))
             if load.ends_drafts_early and (
-                length or self._is_worth_starting(load, self._rule, lengths[-1])
+                length or self._is_worth_starting(load, costs, self._rule, lengths[-1])
             ):
                 length = lengths[-1]
         self._length = length
@@ -149,8 +153,8 @@ class GoodputPolicy:
     ) -> Sequence[int]:
         """See `ChoosesWidths`."""
         num_requests, num_passes = confidences.shape
-        load, rule = self._load, self._rule
-        if rule is None or load is None or not confidences.size:
+        load, costs, rule = self._load, self._costs, self._rule
+        if rule is None or costs is None or load is None or not confidences.size:
             return [num_passes] * num_requests
         survival = survival_of(rule, classes, confidences)
         widths = widths_of(rule, survival)
@@ -161,9 +165,7 @@ class GoodputPolicy:
         self._price.settle(
             load.num_decoding,
             survival[is_possible],
-            lambda verified_tokens: self._cost.steps_s(
-                load.num_requests, load.context_tokens, verified_tokens, num_passes
-            ),
+            lambda verified_tokens: [costs.step_s(num, num_passes) for num in verified_tokens],
         )
         chosen: list[int] = widths.tolist()
         return chosen
@@ -172,28 +174,27 @@ class GoodputPolicy:
         """The forecast whose values are the objective of this policy."""
         return forecast
 
-    def _rule_for(self, load: EngineLoad, forecast: StepForecast, length: int) -> DraftRule:
+    def _rule_for(
+        self, load: EngineLoad, costs: LoadCosts, forecast: StepForecast, length: int
+    ) -> DraftRule:
         """`length` is the best uniform one."""
-        cost, num_requests = self._cost, load.num_requests
         num_tokens = load.num_drafting * max(length, 2)  # the first token's bend is counted apart
-        step_s = cost.steps_s(
-            num_requests, load.context_tokens, (2.0 / 3.0 * num_tokens, num_tokens), 0
-        )
+        last_third_s = costs.step_s(num_tokens, 0) - costs.step_s(2.0 / 3.0 * num_tokens, 0)
         return self._price.rule(
-            num_requests,
+            load.num_requests,
             maps=self._maps.coefficients(_classes_of(load)),
-            draft_s=cost.drafts_s(num_requests, load.context_tokens),
+            draft_s=[at(costs.draft_s, length) for length in range(load.max_draft_length + 1)],
             first_rate=forecast.tokens[length] / forecast.seconds[length],
-            first_price_s=(step_s[1] - step_s[0]) / (num_tokens / 3.0),
+            first_price_s=last_third_s / (num_tokens / 3.0),
             ends_early=load.ends_drafts_early,
         )
 
-    def _is_worth_starting(self, load: EngineLoad, rule: DraftRule, longest: int) -> bool:
+    def _is_worth_starting(
+        self, load: EngineLoad, costs: LoadCosts, rule: DraftRule, longest: int
+    ) -> bool:
         """Whether some number of passes up to `longest` is worth its time, by the acceptance of the
         classes."""
-        cost, num_requests = self._cost, load.num_requests
-        draft_s = cost.drafts_s(num_requests, load.context_tokens)
-        price = self._price.rate * (draft_s[1] - draft_s[0] + cost.first_verified_s(num_requests))
+        price = self._price.rate * (at(costs.draft_s, 1) + costs.first_verified_s)
         gain = 0.0
         hazards = [
             (count, self._acceptance.hazards(name)) for name, count in _classes_of(load).items()

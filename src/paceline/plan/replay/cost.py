@@ -128,7 +128,7 @@ def target_features(
     tokens = float(graphs.pad(requests + verified + prefill))
     table_s = priced = 0.0
     if table is not None:
-        [table_s] = table.steps_s(requests, round(context), (verified,), passes)
+        table_s = table.load(requests, round(context)).step_s(verified, passes)
         priced = float(graphs.pad(requests + verified))
     return (
         table_s,

@@ -43,10 +43,16 @@ def step(truth: CostTable, length: int, *, slower: float = 1.0, **changes: Any) 
     return ordinary_sample(**(fields | changes))
 
 
+def lengths_s(model: CostModel, context_tokens: int = 0) -> list[float]:
+    """Steps of four requests at each length, verified and drafted."""
+    costs = model.load(4, context_tokens)
+    return [costs.step_s(4 * length, length) for length in LENGTHS]
+
+
 def over_truth(model: CostModel, truth: CostTable) -> np.ndarray:
     """What the model predicts at four requests over the truth, at each length."""
     true_s = [truth.step_s(4, verified_tokens=4 * k, draft_length=k) for k in LENGTHS]
-    ratios: np.ndarray = np.array(model.lengths_s(4, 0, WIDTHS)) / true_s
+    ratios: np.ndarray = np.array(lengths_s(model)) / true_s
     return ratios
 
 
@@ -105,10 +111,10 @@ def test_without_a_table_the_unit_comes_from_the_first_step() -> None:
     """A step of 50 ms predicts itself, and the proportions stay within 2 %."""
     model = CostModel(None, MAX)
     assert not model.has_unit
-    before = np.array(model.lengths_s(4, 0, WIDTHS))
+    before = np.array(lengths_s(model))
     first = step(table(), 2, duration_s=0.05)
     model.observe(first)
-    after = np.array(model.lengths_s(4, 0, WIDTHS))
+    after = np.array(lengths_s(model))
     assert model.has_unit
     assert after[2] == pytest.approx(0.05, rel=0.001)
     assert after / after[2] == pytest.approx(before / before[2], rel=0.02)
@@ -135,10 +141,11 @@ def test_parts_of_a_step_add_up() -> None:
     """Verifying 12 tokens of 4 requests takes 12 ms, 3 passes 6 ms; context 0.1 us a token each."""
     deep = replace(table(), context_tokens=0, context_s=1e-7, draft_context_s=1e-7)
     model = CostModel(deep, MAX)
-    assert model.steps_s(4, 0, [12, 0], 3) == pytest.approx([0.038, 0.026])
-    assert model.steps_s(4, 10_000, [12], 3) == pytest.approx([0.038 + 0.001 * 4])
-    assert model.drafts_s(4, 10_000)[:3] == pytest.approx([0.0, 0.003, 0.006])
-    assert model.lengths_s(4, 10_000, [0.0, 1.0])[1] == pytest.approx(0.02 + 0.004 + 0.002 + 0.002)
+    assert model.load(4, 0).step_s(12, 3) == pytest.approx(0.038)
+    assert model.load(4, 0).step_s(0, 3) == pytest.approx(0.026)
+    assert model.load(4, 10_000).step_s(12, 3) == pytest.approx(0.038 + 0.001 * 4)
+    assert model.load(4, 10_000).draft_s[:3] == pytest.approx([0.0, 0.003, 0.006])
+    assert lengths_s(model, 10_000)[1] == pytest.approx(0.02 + 0.004 + 0.002 + 0.002)
 
 
 def test_a_context_far_below_the_measured_one_leaves_a_positive_time() -> None:
@@ -147,15 +154,15 @@ def test_a_context_far_below_the_measured_one_leaves_a_positive_time() -> None:
     model = CostModel(steep, MAX)
     for _ in range(50):
         model.observe(step(table(), 2))
-    seconds = model.lengths_s(4, 0, WIDTHS)
+    seconds = lengths_s(model)
     assert min(seconds) >= LEAST_STEP_S * 1e-3
     assert np.isfinite(seconds).all()
-    assert min(model.drafts_s(4, 0)) >= 0.0
+    assert min(model.load(4, 0).draft_s) >= 0.0
 
 
 def test_verifying_anything_may_cost_more_than_a_price_per_token() -> None:
     """0 tokens 20 ms, one 25, two 26: the rejection sampler takes 4 ms."""
     rows = ((0.020, 0.025, 0.026),)
     model = CostModel(CostTable((1,), (0, 1, 2), rows, ((0.0,) * 3,)), 2)
-    assert model.first_verified_s(1) == pytest.approx(0.004)
-    assert CostModel(table(), MAX).first_verified_s(4) == pytest.approx(0.0)
+    assert model.load(1, 0).first_verified_s == pytest.approx(0.004)
+    assert CostModel(table(), MAX).load(4, 0).first_verified_s == pytest.approx(0.0)

@@ -23,8 +23,10 @@ TABLE = CostTable(
 
 def test_two_requests_cost_the_mean_of_one_and_three() -> None:
     """And one token the mean of none and two."""
-    assert TABLE.verify_row(2) == pytest.approx([0.03, 0.045, 0.06])
-    assert TABLE.draft_row(2) == pytest.approx([0.0, 0.01, 0.02])
+    costs = TABLE.load(2)
+    assert costs.plain_s == pytest.approx(0.03)
+    assert costs.verify_s == pytest.approx([0.0, 0.015, 0.03])
+    assert costs.draft_s == pytest.approx([0.0, 0.01, 0.02])
 
 
 def test_a_step_verifies_and_drafts() -> None:
@@ -35,7 +37,8 @@ def test_a_step_verifies_and_drafts() -> None:
 
 def test_the_last_segment_continues_beyond_the_last_size_and_length() -> None:
     """One more request costs 0.01 without drafts and 0.03 with two each."""
-    assert TABLE.verify_row(5) == pytest.approx([0.06, 0.105, 0.15])
+    assert TABLE.load(5).plain_s == pytest.approx(0.06)
+    assert TABLE.load(5).verify_s == pytest.approx([0.0, 0.045, 0.09])
     assert at([0.02, 0.025, 0.03], 4) == pytest.approx(0.04)
     assert TABLE.step_s(1, verified_tokens=4, draft_length=4) == pytest.approx(0.04 + 0.02)
 
@@ -43,12 +46,14 @@ def test_the_last_segment_continues_beyond_the_last_size_and_length() -> None:
 def test_a_last_segment_that_falls_by_noise_is_level_beyond() -> None:
     """Else 500 prompt tokens would cost less than nothing."""
     noisy = replace(TABLE, sizes=(1, 2), verify_s=((0.05, 0.04), (0.04, 0.03)))
-    assert noisy.verify_row(1000) == pytest.approx([0.04, 0.035, 0.03])
-    assert at(noisy.verify_row(2), 500) == pytest.approx(0.03)
+    costs = noisy.load(1000)
+    assert (costs.plain_s, *costs.verify_s) == pytest.approx((0.04, 0.0, -0.005, -0.01))
+    assert costs.step_s(1000 * 500, 0) == pytest.approx(0.03)
 
 
 def test_fewer_requests_than_measured_cost_as_the_least_measured() -> None:
-    assert replace(TABLE, sizes=(4, 8)).verify_row(1) == pytest.approx([0.02, 0.025, 0.03])
+    costs = replace(TABLE, sizes=(4, 8)).load(1)
+    assert (costs.plain_s, *costs.verify_s) == pytest.approx((0.02, 0.0, 0.005, 0.01))
 
 
 def test_one_size_and_one_length_are_a_table() -> None:
@@ -68,6 +73,13 @@ def test_context_beyond_the_measured_one_costs_in_every_pass() -> None:
     assert TABLE.step_s(2, verified_tokens=0, draft_length=2, **context) - drafting_s == (
         pytest.approx(0.002)
     )
+
+
+def test_factors_apply_to_the_whole_to_verifying_and_to_drafting() -> None:
+    """Two requests: 30 ms and 2 more, 30 ms for two tokens of each, 20 ms and 1 ms a pass."""
+    changed = TABLE.load(2).changed(plain_s=0.002, pass_s=0.001, factors=(2.0, 3.0, 5.0))
+    assert changed.plain_s == pytest.approx(2 * 0.032)
+    assert changed.step_s(4, 2) == pytest.approx(2 * (0.032 + 3 * 0.03 + 5 * (0.02 + 2 * 0.001)))
 
 
 def test_no_step_takes_less_than_no_time() -> None:
