@@ -58,12 +58,17 @@ class StepRecorder:
         self.reset()
         self._schedule, self._update = scheduler.schedule, scheduler._update_after_schedule
         scheduler.schedule = self._limited_schedule
+        governor = getattr(scheduler, "governor", None)
+        if governor is not None:
+            self._observe = governor._controller.observe
+            governor._controller.observe = self._recorded_observe
         scheduler._update_after_schedule = self._recorded_update
 
     def reset(self) -> None:
         """Start the columns of a new turn."""
         names = ("planned", "requests", "scheduled", "prompt_tokens", "drafted", "exploring")
-        self._columns = {name: [] for name in (*names, "predicted_tps", "predicted_ms", "reason")}
+        names = (*names, "predicted_tps", "predicted_ms", "passes", "reason")
+        self._columns = {name: [] for name in names}
         self._reasons = {}
 
     def columns(self) -> dict[str, list[Any]]:
@@ -112,6 +117,10 @@ class StepRecorder:
         reason = "" if plan is None else _NUMBERS.sub("#", plan.reason)
         columns["reason"].append(self._reasons.setdefault(reason, len(self._reasons)))
         return result
+
+    def _recorded_observe(self, sample: Any) -> None:
+        self._columns["passes"].append(sample.draft_length)
+        self._observe(sample)
 
     def _predicted(self, plan: Any) -> tuple[float | None, float | None]:
         """Tokens per second and milliseconds that the policy expects; None where it does not."""
