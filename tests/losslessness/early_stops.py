@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from paceline.governor.acceptance.per_class import ClassRows
 from paceline.governor.drafting.draft_rule import DraftRule
 from paceline.governor.drafting.drafting_round import survival_of, widths_of
 from paceline.governor.values import DraftPlan, EngineLoad, StepSample
@@ -67,7 +68,9 @@ def vary_rules() -> None:
         self: FixedPolicy, confidences: Any, classes: Sequence[str], limits: Sequence[int]
     ) -> Sequence[int]:
         assert rule is not None
-        widths: list[int] = widths_of(rule, survival_of(rule, classes, confidences)).tolist()
+        widths: list[int] = widths_of(
+            rule, survival_of(rule, ClassRows(classes), confidences)
+        ).tolist()
         return widths
 
     def observe(self: FixedPolicy, sample: StepSample) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 
 from paceline.governor.acceptance.confidence_map import Floats, Ints
 from paceline.governor.acceptance.hazards import Hazards
-from paceline.governor.acceptance.per_class import ANY_CLASS, PerClass
+from paceline.governor.acceptance.per_class import ANY_CLASS, ClassRows, PerClass
 from paceline.governor.values import StepSample
 
 
@@ -48,28 +48,26 @@ class AcceptanceByClass:
         for name, verdicts in by_class.items():
             self._hazards[name].learn(verdicts)
 
-    def learn_dropped(self, classes: Sequence[str], survival: Floats, widths: Ints) -> None:
+    def learn_dropped(self, classes: ClassRows, survival: Floats, widths: Ints) -> None:
         """Count the tokens of one step that are not verified, by the chances that they have.
 
         Without them, acceptance would be that of the tokens with the highest chances, and nothing
         would be learned while no token is worth its price. `survival` has shape (num_requests,
-        num_passes), the others (num_requests,).
+        num_passes), `widths` (num_requests,).
         """
-        num_requests, num_passes = survival.shape
+        num_passes = survival.shape[1]
         dropped = np.arange(num_passes) >= widths[:, None]
-        if not dropped.any():
-            return
-        before = np.hstack((np.ones((num_requests, 1)), survival[:, :-1]))
-        both = np.stack((np.where(dropped, before, 0.0), np.where(dropped, survival, 0.0)), axis=1)
-        names = np.array(classes)
-        for name in dict.fromkeys(classes):
-            rows = names == name
-            reached, accepted = both[rows].sum(axis=0).tolist()
+        accepted = np.where(dropped, survival, 0.0)
+        before = np.ones_like(survival)
+        before[:, 1:] = survival[:, :-1]
+        reached = np.where(dropped, before, 0.0)
+        for row, name in enumerate(classes.names):
+            weights = (classes.of_request == row).astype(survival.dtype)
             self._hazards[name].learn_dropped(
-                reached,
-                accepted,
-                num_drafts=int(rows.sum()),
-                num_empty=int((widths[rows] == 0).sum()),
+                (weights @ reached).tolist(),
+                (weights @ accepted).tolist(),
+                num_drafts=int(weights.sum()),
+                num_empty=int(weights @ (widths == 0)),
             )
 
     def hazards(self, name: str) -> Hazards:

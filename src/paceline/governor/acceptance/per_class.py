@@ -1,9 +1,11 @@
-"""`PerClass`: one estimate for each class of request, in bounded number."""
+"""One estimate for each class of request, in bounded number, and the classes of a batch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
+
+import numpy as np
 
 Estimate = TypeVar("Estimate")
 
@@ -24,3 +26,14 @@ class PerClass(dict[str, Estimate]):
         if len(self) >= _MAX_CLASSES and name != ANY_CLASS:
             return self[ANY_CLASS]
         return self.setdefault(name, self._create())
+
+
+class ClassRows:
+    """The class of each request of a batch, for computing with arrays."""
+
+    def __init__(self, classes: Sequence[str]) -> None:
+        rows = {name: row for row, name in enumerate(dict.fromkeys(classes))}
+        self.names = tuple(rows)
+        """The different classes."""
+        self.of_request = np.array([rows[name] for name in classes], np.intp)
+        """Index into `names`, (num_requests,)."""

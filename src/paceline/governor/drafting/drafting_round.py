@@ -25,6 +25,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from paceline.governor.acceptance.confidence_map import Floats, Ints, logits_of, sigmoid
+from paceline.governor.acceptance.per_class import ClassRows
 from paceline.governor.drafting.draft_rule import DraftRule
 
 _NEXT_INTERCEPT, _NEXT_SLOPE = 0.3, 0.8
@@ -33,9 +34,8 @@ _PASSES_AHEAD = 2
 _UNMAPPED = (0.0, 1.0)
 
 
-def survival_of(rule: DraftRule, classes: Sequence[str], confidences: Floats) -> Floats:
-    """s(i, j), of the shape of `confidences`, (num_requests, num_passes); `classes` has the class
-    of each request."""
+def survival_of(rule: DraftRule, classes: ClassRows, confidences: Floats) -> Floats:
+    """s(i, j), of the shape of `confidences`, (num_requests, num_passes)."""
     intercepts, slopes = _maps_of(rule, classes)
     logits = intercepts[:, None] + slopes[:, None] * logits_of(confidences)
     survival: Floats = np.cumprod(sigmoid(logits), axis=1)
@@ -67,7 +67,7 @@ class DraftingRound:
         no limits."""
         self._rule = rule
         self._limits = limits
-        self._intercepts, self._slopes = _maps_of(rule, classes)
+        self._intercepts, self._slopes = _maps_of(rule, ClassRows(classes))
         self._logits = np.zeros(len(classes))
         self._survival = np.ones(len(classes))
         self._num_passes = 0
@@ -100,9 +100,8 @@ class DraftingRound:
         return False
 
 
-def _maps_of(rule: DraftRule, classes: Sequence[str]) -> tuple[Floats, Floats]:
+def _maps_of(rule: DraftRule, classes: ClassRows) -> tuple[Floats, Floats]:
     """Intercept and slope of each request's map, (num_requests,) each."""
-    rows = {name: row for row, name in enumerate(dict.fromkeys(classes))}
-    maps = np.array([rule.maps.get(name, _UNMAPPED) for name in rows]).reshape(-1, 2)
-    intercepts, slopes = maps[np.array([rows[name] for name in classes], np.intp)].T
+    maps = np.array([rule.maps.get(name, _UNMAPPED) for name in classes.names]).reshape(-1, 2)
+    intercepts, slopes = maps[classes.of_request].T
     return intercepts, slopes

@@ -20,12 +20,13 @@ the price begins anew, with what a token of average width costs.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
 
 from paceline.governor.acceptance.confidence_map import Floats
+from paceline.governor.costs.cost_table import LoadCosts
 from paceline.governor.drafting.draft_rule import DraftRule
 
 # All chosen empirically on recorded drafts.
@@ -79,28 +80,24 @@ class WidthPrice:
         self._price = None
 
     def settle(
-        self,
-        num_decoding: int,
-        survival: Floats,
-        steps_s: Callable[[Sequence[int]], Sequence[float]],
+        self, num_decoding: int, survival: Floats, costs: LoadCosts, num_passes: int
     ) -> None:
         """Learn the price from the drafts of a step in which `num_decoding` requests yield a token.
 
-        `survival` has the drafts that could be verified, (num_drafts,). `steps_s` has the seconds
-        of steps that verify these numbers of draft tokens.
+        `survival` has the drafts that could be verified, (num_drafts,), of so many passes.
         """
         if self._price is None or not survival.size:
             return
         falling = np.sort(survival)[::-1]
         yields = num_decoding + np.concatenate(([0.0], np.cumsum(falling)))
         numbers = np.linspace(0, len(falling), min(len(falling), _MAX_COMPARED) + 1).astype(int)
-        rates = yields[numbers] / steps_s(numbers.tolist())
+        rates = yields[numbers] / costs.steps_s(numbers, num_passes)
         best = int(rates.argmax())
         number = int(numbers[best])
         if number == len(falling):
             more = max(number // 4, 1)
-            last_s, further_s = steps_s((number, number + more))
-            price = float(rates[best]) * (further_s - last_s) / more
+            further_s = costs.step_s(number + more, num_passes) - costs.step_s(number, num_passes)
+            price = float(rates[best]) * further_s / more
             price = min(float(falling[-1]), price)
         elif number == 0:
             price = 1.0

@@ -27,7 +27,7 @@ import numpy as np
 
 from paceline.governor.acceptance.acceptance_by_class import AcceptanceByClass
 from paceline.governor.acceptance.confidence_map import ConfidenceMaps, Floats, logits_of
-from paceline.governor.acceptance.per_class import ANY_CLASS
+from paceline.governor.acceptance.per_class import ANY_CLASS, ClassRows
 from paceline.governor.costs.cost_model import CostModel
 from paceline.governor.costs.cost_table import CostTable, LoadCosts, at
 from paceline.governor.costs.prompt_share import PromptShare
@@ -122,11 +122,13 @@ class GoodputPolicy:
             forecast = forecast.within(self._max_step_s)
             lengths = load.allowed_below(len(forecast.values))
         length = forecast.best(lengths)
+        rate, step_s = forecast.tokens[length] / forecast.seconds[length], forecast.seconds[length]
         if self.chooses_widths and load.reports_confidences and len(lengths) > 1:
             self._rule = self._rule_for(load, costs, forecast, max(length, lengths[1]))
             if load.ends_drafts_early and (
                 length or self._is_worth_starting(load, costs, self._rule, lengths[-1])
             ):
+                rate, step_s = self._price.rate, forecast.seconds[max(length, lengths[1])]
                 length = lengths[-1]
         self._length = length
         if length:
@@ -140,10 +142,9 @@ class GoodputPolicy:
             ):
                 self._test_length = lengths[1]
                 return DraftPlan(lengths[1], "off: one test draft", is_exploring=True)
-        rate = forecast.tokens[length] / forecast.seconds[length]
         return DraftPlan(
             length,
-            self._reason(length, load, forecast),
+            self._reason(length, load, step_s),
             expected_tokens_per_s=rate if has_unit else None,
             rule=self._rule,
         )
@@ -156,17 +157,14 @@ class GoodputPolicy:
         load, costs, rule = self._load, self._costs, self._rule
         if rule is None or costs is None or load is None or not confidences.size:
             return [num_passes] * num_requests
-        survival = survival_of(rule, classes, confidences)
+        rows = ClassRows(classes)
+        survival = survival_of(rule, rows, confidences)
         widths = widths_of(rule, survival)
         # Where drafting does not end early, its length is chosen for what will be verified of it.
         dropped_from = widths if rule.ends_early else np.where(widths == 0, 0, num_passes)
-        self._acceptance.learn_dropped(classes, survival, dropped_from)
+        self._acceptance.learn_dropped(rows, survival, dropped_from)
         is_possible = np.arange(num_passes) < np.array(limits)[:, None]
-        self._price.settle(
-            load.num_decoding,
-            survival[is_possible],
-            lambda verified_tokens: [costs.step_s(num, num_passes) for num in verified_tokens],
-        )
+        self._price.settle(load.num_decoding, survival[is_possible], costs, num_passes)
         chosen: list[int] = widths.tolist()
         return chosen
 
@@ -227,14 +225,14 @@ class GoodputPolicy:
         for name, (confidences, verdicts) in tokens.items():
             self._maps.learn(name, logits_of(np.array(confidences)), np.array(verdicts))
 
-    def _reason(self, length: int, load: EngineLoad, forecast: StepForecast) -> str:
+    def _reason(self, length: int, load: EngineLoad, step_s: float) -> str:
         survival = self._acceptance.survival(load.classes)
         shown = ", ".join(f"{s:.2f}" for s in survival[: min(max(length, 1), _SHOWN_POSITIONS)])
         up_to = "up to " if self._rule is not None and self._rule.ends_early else ""
         chosen = f"{up_to}{length} of {load.max_draft_length}: acceptance {shown}"
         if not self._cost.has_unit:
             return chosen
-        return f"{chosen}; {1e3 * forecast.seconds[length]:.3g} ms a step"
+        return f"{chosen}; {1e3 * step_s:.3g} ms a step"
 
 
 def _classes_of(load: EngineLoad) -> Mapping[str, int]:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from paceline.governor.acceptance.acceptance_by_class import AcceptanceByClass
+from paceline.governor.acceptance.per_class import ClassRows
 from paceline.governor.contract.samples import ordinary_sample
 from paceline.governor.values import StepSample
 
@@ -101,7 +102,9 @@ def test_dropped_tokens_are_learned_by_class() -> None:
     with 1 and 0.2, accepted with 0.2 and 0.1, so (2.4 + 0.2) / 5 = 0.52 and (4 * 0.52 + 0.1) / 4.2
     = 0.5190. All with the prior offer of 0.98."""
     acceptance = AcceptanceByClass(2)
-    acceptance.learn_dropped(["greedy", "sampled", "greedy"], SURVIVAL, np.array([2, 0, 1]))
+    acceptance.learn_dropped(
+        ClassRows(["greedy", "sampled", "greedy"]), SURVIVAL, np.array([2, 0, 1])
+    )
     assert acceptance.survival({"greedy": 1}) == pytest.approx(
         [0.98 * 0.6, 0.98**2 * 0.6 * 0.588889]
     )
@@ -115,5 +118,5 @@ def test_where_nothing_is_dropped_nothing_is_learned() -> None:
     acceptance = AcceptanceByClass(2)
     acceptance.observe(verdicts(("greedy",), (2,), 2))
     before = [*acceptance.survival({"greedy": 1})]
-    acceptance.learn_dropped(["greedy"] * 3, SURVIVAL, np.array([2, 2, 2]))
+    acceptance.learn_dropped(ClassRows(["greedy"] * 3), SURVIVAL, np.array([2, 2, 2]))
     assert acceptance.survival({"greedy": 1}) == before

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from paceline.governor.acceptance.per_class import ClassRows
 from paceline.governor.drafting import drafting_round as module
 from paceline.governor.drafting.draft_rule import DraftRule
 from paceline.governor.drafting.drafting_round import DraftingRound, survival_of, widths_of
@@ -40,7 +41,7 @@ def test_the_example_in_the_docstring_runs() -> None:
 
 def widths(rule: DraftRule, confidences: Sequence[Sequence[float]]) -> list[int]:
     """Of greedy requests with these confidences, (num_requests, num_passes)."""
-    survival = survival_of(rule, ["greedy"] * len(confidences), np.array(confidences))
+    survival = survival_of(rule, ClassRows(["greedy"] * len(confidences)), np.array(confidences))
     found: list[int] = widths_of(rule, survival).tolist()
     return found
 
@@ -48,7 +49,7 @@ def widths(rule: DraftRule, confidences: Sequence[Sequence[float]]) -> list[int]
 def test_tokens_are_verified_while_their_chance_is_worth_it() -> None:
     """0.9, 0.72 and 0.432 of the first request; 0.4, then less, of the second."""
     confidences = np.array([[0.9, 0.8, 0.6], [0.4, 0.99, 0.99]])
-    survival = survival_of(rule(0.43), ["greedy", "greedy"], confidences)
+    survival = survival_of(rule(0.43), ClassRows(["greedy", "greedy"]), confidences)
     assert survival == pytest.approx(np.array([[0.9, 0.72, 0.432], [0.4, 0.396, 0.39204]]))
     assert widths_of(rule(0.43), survival).tolist() == [3, 0]
 
@@ -62,14 +63,14 @@ def test_a_token_at_the_price_is_kept() -> None:
 
 
 def test_an_empty_batch_has_no_widths_and_wants_no_pass() -> None:
-    survival = survival_of(rule(), [], np.zeros((0, 3)))
+    survival = survival_of(rule(), ClassRows([]), np.zeros((0, 3)))
     assert survival.shape == (0, 3)
     assert widths_of(rule(), survival).tolist() == []
     assert not drafted(rule(), []).wants_more()
 
 
 def test_before_the_first_pass_nothing_is_verified_and_one_is_wanted() -> None:
-    survival = survival_of(rule(), ["greedy", "greedy"], np.zeros((2, 0)))
+    survival = survival_of(rule(), ClassRows(["greedy", "greedy"]), np.zeros((2, 0)))
     assert survival.shape == (2, 0)
     assert widths_of(rule(), survival).tolist() == [0, 0]
     assert DraftingRound(rule(), ["greedy", "greedy"]).wants_more()
@@ -80,7 +81,9 @@ def test_confidences_are_mapped_by_class() -> None:
     taken by its confidence."""
     maps = {"greedy": (0.0, 1.0), "sampled": (-1.0, 0.5)}
     mapped = DraftRule(maps, 0.5, (), False)
-    survival = survival_of(mapped, ["greedy", "sampled", "unknown"], np.full((3, 1), 0.9))
+    survival = survival_of(
+        mapped, ClassRows(["greedy", "sampled", "unknown"]), np.full((3, 1), 0.9)
+    )
     assert survival[:, 0] == pytest.approx([0.9, 0.5246, 0.9], abs=1e-4)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from paceline.governor.acceptance.per_class import ClassRows
 from paceline.governor.contract.samples import rich_load
 from paceline.governor.drafting.draft_rule import DraftRule
 from paceline.governor.drafting.drafting_round import DraftingRound, survival_of, widths_of
@@ -48,7 +49,7 @@ class ByRule:
     def survival(self, confidences: Sequence[np.ndarray]) -> np.ndarray:
         """Shape (num_requests, num_passes)."""
         rows = np.stack(confidences, axis=1)
-        return survival_of(self._rule, CLASSES[: len(rows)], rows)
+        return survival_of(self._rule, ClassRows(CLASSES[: len(rows)]), rows)
 
 
 class ByPolicy(ByRule):

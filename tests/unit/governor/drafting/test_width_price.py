@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
+from paceline.governor.costs.cost_table import LoadCosts
 from paceline.governor.drafting.draft_rule import DraftRule
 from paceline.governor.drafting.width_price import WidthPrice
 
@@ -16,9 +17,10 @@ SURVIVAL = np.array([0.9, 0.6, 0.4, 0.8, 0.3, 0.1])
 """Of two requests. Sorted: 0.9, 0.8, 0.6, 0.4, 0.3, 0.1."""
 
 
-def each(step_s: Callable[[int], float]) -> Callable[[Sequence[int]], list[float]]:
-    """The costs of several steps."""
-    return lambda numbers: [step_s(number) for number in numbers]
+def costs(step_s: Callable[[int], float], most: int = 40) -> LoadCosts:
+    """Of one request that may verify so many tokens; passes are free."""
+    plain_s = step_s(0)
+    return LoadCosts(1, plain_s, [step_s(number) - plain_s for number in range(most)], [0.0])
 
 
 def rule(price: WidthPrice, num_requests: int = 2, **changes: Any) -> DraftRule:
@@ -37,7 +39,7 @@ def after(step_s: Callable[[int], float]) -> float:
     """The price after one step with these costs."""
     price = WidthPrice()
     rule(price)
-    price.settle(2, SURVIVAL, each(step_s))
+    price.settle(2, SURVIVAL, costs(step_s), 3)
     return rule(price).least_survival
 
 
@@ -85,7 +87,7 @@ def test_the_rate_follows_that_of_the_best_set() -> None:
     """Two requests and 0.9 + 0.8 + 0.6 tokens in 20 ms: 215 tokens a second, three tenths."""
     price = WidthPrice()
     rule(price)
-    price.settle(2, SURVIVAL, each(lambda tokens: 0.02 if tokens <= 3 else 0.04))
+    price.settle(2, SURVIVAL, costs(lambda tokens: 0.02 if tokens <= 3 else 0.04), 3)
     assert price.rate == pytest.approx(100.0 + 0.3 * 115.0)
 
 
@@ -96,14 +98,14 @@ def test_all_requests_that_yield_a_token_count(num_decoding: int, target: float)
     With eight more requests, which take no drafts: 10.0 / 20, 10.9 / 26, so none is worth it."""
     price = WidthPrice()
     rule(price)
-    price.settle(num_decoding, SURVIVAL, each(lambda tokens: 0.020 + 0.006 * tokens))
+    price.settle(num_decoding, SURVIVAL, costs(lambda tokens: 0.020 + 0.006 * tokens), 3)
     assert rule(price).least_survival == pytest.approx(moved(target))
 
 
 def test_without_drafts_that_could_be_verified_the_price_stays() -> None:
     price = WidthPrice()
     rule(price)
-    price.settle(2, np.array([]), each(lambda tokens: 0.02))
+    price.settle(2, np.array([]), costs(lambda tokens: 0.02), 3)
     assert rule(price).least_survival == 0.2
     assert price.rate == 100.0
 
@@ -115,14 +117,14 @@ def test_another_load_begins_anew(num_requests: int, begins_anew: bool) -> None:
     """By half as many again, or a third fewer."""
     price = WidthPrice()
     rule(price)
-    price.settle(2, SURVIVAL, each(lambda tokens: 0.02))
+    price.settle(2, SURVIVAL, costs(lambda tokens: 0.02), 3)
     assert (rule(price, num_requests).least_survival == 0.2) == begins_anew
 
 
 def test_a_load_that_drifts_keeps_its_price() -> None:
     price = WidthPrice()
     rule(price, 10)
-    price.settle(2, SURVIVAL, each(lambda tokens: 0.02))
+    price.settle(2, SURVIVAL, costs(lambda tokens: 0.02), 3)
     for num_requests in (12, 15, 19, 24, 30):
         assert rule(price, num_requests).least_survival == pytest.approx(moved(1e-3))
 
@@ -130,9 +132,11 @@ def test_a_load_that_drifts_keeps_its_price() -> None:
 def test_a_forgotten_price_begins_anew() -> None:
     price = WidthPrice()
     rule(price)
-    price.settle(2, SURVIVAL, each(lambda tokens: 0.02))
+    price.settle(2, SURVIVAL, costs(lambda tokens: 0.02), 3)
     price.forget()
-    price.settle(2, SURVIVAL, each(lambda tokens: 0.02))  # of a step before: nothing to learn from
+    price.settle(
+        2, SURVIVAL, costs(lambda tokens: 0.02), 3
+    )  # of a step before: nothing to learn from
     assert rule(price).least_survival == 0.2
 
 
@@ -141,22 +145,19 @@ def test_a_price_is_never_nothing() -> None:
     price = WidthPrice()
     assert rule(price, first_price_s=0.0).least_survival == 1e-3
     for _ in range(1000):
-        price.settle(2, np.full(6, 1e-9), each(lambda tokens: 0.02))
+        price.settle(2, np.full(6, 1e-9), costs(lambda tokens: 0.02), 3)
     assert rule(price).least_survival == pytest.approx(1e-3)
 
 
 def test_of_many_tokens_some_numbers_are_compared() -> None:
     """256 requests with 8 tokens; a stair at 1,024 tokens of survival 1, the others at 0.01."""
     survival = np.repeat([1.0, 0.01], 1024)
-    calls: list[int] = []
 
     def step_s(tokens: int) -> float:
-        calls.append(tokens)
         return 0.02 if tokens <= 1024 else 0.04
 
     price = WidthPrice()
     rule(price, 256)
-    price.settle(256, survival, each(step_s))
-    assert len(calls) <= 41
+    price.settle(256, survival, costs(step_s, 3000), 8)
     found = rule(price, 256).least_survival
     assert math.log(found / 0.2) == pytest.approx(0.3 * math.log(0.505 / 0.2), abs=0.3)
