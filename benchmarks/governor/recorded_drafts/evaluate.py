@@ -49,8 +49,14 @@ def run_trace(
     trace = build_trace(trace_name, machine, seed)
     rates = {}
     for name in dict.fromkeys([*map(fixed_arm, trace.oracle_lengths), *arms]):
-        replay = Replay(machine, recordings, build_arm(name, machine, seed))
-        rates[name] = tuple(replay.run(phase).tokens_per_s for phase in trace.phases)
+        new_arms = [build_arm(name, machine, seed) for _ in trace.phases]
+        replays = [Replay(machine, recordings, arm) for arm in new_arms]
+        if not trace.are_starts:
+            replays = replays[:1] * len(replays)
+        rates[name] = tuple(
+            replay.run(phase).tokens_per_s
+            for replay, phase in zip(replays, trace.phases, strict=True)
+        )
     return Run(
         tuple(phase.name for phase in trace.phases),
         tuple(phase.tokens for phase in trace.phases),

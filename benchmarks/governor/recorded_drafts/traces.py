@@ -9,9 +9,11 @@ import numpy as np
 from benchmarks.governor.recorded_drafts.machines import Machine
 from benchmarks.governor.recorded_drafts.replay import Phase
 
-TRACES = ("broad", "twelve")
+TRACES = ("broad", "twelve", "starts")
 _LEAST_TOKENS, _TOKENS_BOUND = 60, 151
 """Tokens per request of a phase: as many as an answer of the recorded texts has."""
+_START_TOKENS = 40
+"""Of a start: about twenty steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +22,8 @@ class Trace:
 
     phases: tuple[Phase, ...]
     oracle_lengths: tuple[int, ...]
+    are_starts: bool = False
+    """Whether every phase begins with a new arm, which has learned nothing."""
 
 
 def build_trace(name: str, machine: Machine, seed: int) -> Trace:
@@ -27,6 +31,7 @@ def build_trace(name: str, machine: Machine, seed: int) -> Trace:
 
     `broad` has 14 phases of one kind of text and three mixed batches; its oracle knows every
     length. `twelve` has the phases of `interleaved_trace.py`, two of them twice, and its lengths.
+    `starts` has the first steps of six loads, each in a new process.
     """
     lowest, low, high, _ = machine.loads
     phases: list[tuple[tuple[str, ...], int]]
@@ -46,6 +51,10 @@ def build_trace(name: str, machine: Machine, seed: int) -> Trace:
     elif name == "twelve":
         phases += [(("predictable",), lowest), (("code_at_1",), low)]
         lengths = (0, 2, 4, 8)
+    elif name == "starts":
+        phases = [(("predictable",), lowest), (("code_at_1",), lowest), (("docstring",), low)]
+        phases += [(("code",), high), (("predictable", "code_at_1"), high), (("code_at_1",), high)]
+        lengths = tuple(range(9))
     else:
         raise ValueError(f"trace is {name!r}; it must be one of {', '.join(TRACES)}")
     random = np.random.default_rng(seed)
@@ -53,9 +62,13 @@ def build_trace(name: str, machine: Machine, seed: int) -> Trace:
         Phase(
             kinds=phases[index][0],
             num_requests=phases[index][1],
-            tokens_per_request=int(random.integers(_LEAST_TOKENS, _TOKENS_BOUND)),
+            tokens_per_request=(
+                _START_TOKENS
+                if name == "starts"
+                else int(random.integers(_LEAST_TOKENS, _TOKENS_BOUND))
+            ),
             seed=seed * 100 + index,
         )
         for index in random.permutation(len(phases)).tolist()
     ]
-    return Trace(tuple(shuffled), lengths)
+    return Trace(tuple(shuffled), lengths, are_starts=name == "starts")

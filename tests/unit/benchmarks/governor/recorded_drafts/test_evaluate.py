@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.governor.recorded_drafts.arms import build_arm
 from benchmarks.governor.recorded_drafts.evaluate import main, run_trace
 from benchmarks.governor.recorded_drafts.machines import build_machine
 from benchmarks.governor.recorded_drafts.recordings import read_recordings
+from benchmarks.governor.recorded_drafts.replay import Replay
 from benchmarks.governor.recorded_drafts.scoring import score_arms
 from benchmarks.governor.recorded_drafts.traces import build_trace
 from benchmarks.results_file import read_result
@@ -35,6 +37,17 @@ def test_the_twelve_phases_repeat_two() -> None:
         "4-code_at_1",
     }
     assert names.total() == 12
+
+
+def test_every_phase_of_the_starts_has_an_arm_that_learned_nothing() -> None:
+    """So its rate does not depend on the phases before: the same as alone."""
+    recordings = read_recordings()
+    trace = build_trace("starts", TWIN, 0)
+    run = run_trace("starts", TWIN, recordings, 0, ("goodput",))
+    assert len(trace.phases) == 6
+    for phase, rate in zip(trace.phases, run.rates["goodput"], strict=True):
+        alone = Replay(TWIN, recordings, build_arm("goodput", TWIN, 0)).run(phase)
+        assert alone.tokens_per_s == rate
 
 
 def test_no_length_leads_the_oracle_and_the_clairvoyant_does() -> None:
