@@ -1,4 +1,4 @@
-"""A governor that is held at 0 and observes nothing, for `benchmarks/plans/held-at-zero-served.json`.
+"""A governor held at 0 that observes nothing, for `benchmarks/plans/held-at-zero-served.json`.
 
 With this folder on PYTHONPATH every step has draft length 0, and nothing else of the governor runs:
 what its observer costs is the difference from `--policy off`.
