@@ -1,9 +1,9 @@
-"""Machines of the replay: a two-core CPU, two GPU rooflines, or a measured table of costs.
+"""Machines of the replay: two models on two CPU cores, two GPU rooflines, or any measured table.
 
-The CPU's figures are fitted to recorded steps; those named after GPUs are the policy simulator's
-profiles, derived from data sheets. Graph sizes are left out, so every draft length is allowed and a
-step costs by its tokens alone. `measured_machine` has the costs that an engine measured at its
-start, as it stored them.
+The twin's figures are fitted to recorded steps. The bundled pair's are a table that its engine
+measured at its start (`bundled-pair.json`): its steps are so short that drafting is seldom worth
+it. Those named after GPUs are the policy simulator's profiles, derived from data sheets. Graph
+sizes are left out, so every draft length is allowed and a step costs by its tokens alone.
 """
 
 from __future__ import annotations
@@ -121,7 +121,8 @@ class Machine:
         )
 
 
-MACHINES = ("cpu-twin", "7b-h200", "72b-tp8-h100")
+MACHINES = ("cpu-twin", "bundled-pair", "7b-h200", "72b-tp8-h100")
+_BUNDLED = Path(__file__).with_name("bundled-pair.json")
 
 
 def build_machine(name: str, *, gpu_pass_sync_s: float = 0.0) -> Machine:
@@ -129,6 +130,8 @@ def build_machine(name: str, *, gpu_pass_sync_s: float = 0.0) -> Machine:
     if name == "cpu-twin":
         loads = (1, 4, 16, 32)
         return Machine(name, TwinCost(), loads, context_tokens=250, rests=True, mode="early")
+    if name == "bundled-pair":
+        return replace(measured_machine(_BUNDLED), name=name)
     if name not in MACHINES:
         raise ValueError(f"machine is {name!r}; it must be one of {', '.join(MACHINES)}")
     cost = load_profile(name).machine.cost
