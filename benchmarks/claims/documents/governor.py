@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from benchmarks.claims.claim import Claim, ReadResult, claim
@@ -33,9 +33,11 @@ NOT_MEASURED = {
 }
 REAL = "governor-interleaved-twin-model-phases-2026-11-29.json.gz"
 _RANGE = "{{{0}.mean:.1f}} % ({{{0}.lowest:.1f}} to {{{0}.highest:.1f}})"
-MACHINES = ("cpu-twin", "7b-h200", "72b-tp8-h100")
+MACHINES = ("cpu-twin", "bundled-pair", "7b-h200", "72b-tp8-h100")
+OLD_MACHINES = tuple(name for name in MACHINES if name != "bundled-pair")
 BEFORE = "governor-recorded-drafts-broad-{}-2026-11-29.json"
-NOW = "governor-recorded-drafts-broad-{}-2026-11-29-2.json"
+NOW = "governor-recorded-drafts-broad-{}-2026-11-29-3.json"
+STARTS = "governor-recorded-drafts-starts-{}-2026-11-29.json"
 ROWS = (
     ("best single length", ""),
     ("average of accepted lengths per request, as SGLang does", "ema"),
@@ -52,6 +54,7 @@ ROWS = (
 )
 """Head of the row, and the arm; "" for the best of the fixed lengths."""
 _CELL = "{{{0}.all:.3f}} / {{{0}.mixed:.3f}} / {{{0}.worst:.3f}}"
+_NAMES = ("cpu", "bundled", "small", "large")
 
 
 class Score:
@@ -66,18 +69,28 @@ class Score:
         self.worst = score["of_phases"][score["worst_phase"]]
 
 
-def reached(read: ReadResult, name: str) -> tuple[Spread, Spread]:
-    """What `goodput` reaches on all machines, in all phases and in the worst. `name` is that of a
+def reached(
+    read: ReadResult, name: str, machines: Sequence[str] = MACHINES
+) -> tuple[Spread, Spread]:
+    """What `goodput` reaches on the machines, in all phases and in the worst. `name` is that of a
     raw result, with a field for the machine."""
-    scores = [Score(read(name.format(machine))["scores"], "goodput") for machine in MACHINES]
+    scores = [Score(read(name.format(machine))["scores"], "goodput") for machine in machines]
     return Spread(score.all for score in scores), Spread(score.worst for score in scores)
 
 
 def claims(read: ReadResult) -> Iterator[Claim]:
     """See `DocumentClaims`."""
-    before = [read(BEFORE.format(machine))["scores"] for machine in MACHINES]
+    before = [read(BEFORE.format(machine))["scores"] for machine in OLD_MACHINES]
     now = [read(NOW.format(machine))["scores"] for machine in MACHINES]
-    yield _row("`goodput` before this version (8 seeds)", before, "goodput")
+    cpu, small, large = (Score(scores, "goodput") for scores in before)
+    cells = [_CELL.format(name) for name in ("cpu", "small", "large")]
+    cells.insert(1, "not run")
+    yield claim(
+        f"| `goodput` before this version (8 seeds) | {' | '.join(cells)} |",
+        cpu=cpu,
+        small=small,
+        large=large,
+    )
     for head, arm in ROWS:
         yield _row(head, now, arm)
     real = interleaved_figures(read(REAL))
@@ -99,6 +112,6 @@ def claims(read: ReadResult) -> Iterator[Claim]:
 
 
 def _row(head: str, scores: list[Mapping[str, Any]], arm: str) -> Claim:
-    cells = " | ".join(_CELL.format(name) for name in ("cpu", "small", "large"))
-    cpu, small, large = (Score(one, arm) for one in scores)
-    return claim(f"| {head} | {cells} |", cpu=cpu, small=small, large=large)
+    cells = " | ".join(map(_CELL.format, _NAMES))
+    found = (Score(one, arm) for one in scores)
+    return claim(f"| {head} | {cells} |", **dict(zip(_NAMES, found, strict=True)))

@@ -29,7 +29,7 @@ SERVED = (TWIN_AMD, TWIN_INTEL, NGRAM_INTEL)
 def claims(read: ReadResult) -> Iterator[Claim]:
     """See `DocumentClaims`."""
     now, now_worst = governor.reached(read, governor.NOW)
-    before, _ = governor.reached(read, governor.BEFORE)
+    before, _ = governor.reached(read, governor.BEFORE, governor.OLD_MACHINES)
     yield claim(
         "reaches {now.lowest:.1f} to {now.highest:.1f} % of the best length of each phase, "
         "{worst.lowest:.1f} to {worst.highest:.1f} % in the worst phase; the one before reached "
