@@ -11,7 +11,7 @@ from benchmarks.quantization.variants import Variant
 from paceline.engine.launch.format_gate import choose_formats
 from paceline.engine.launch.hardware import Hardware
 from paceline.engine.launch.model_folder import ModelUnfit
-from paceline.engine.scheduler.kernel_check import (
+from paceline.engine.worker.linear_kernels import (
     render_kernels,
     why_unexpected,
     why_without_effect,

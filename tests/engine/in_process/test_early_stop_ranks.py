@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from paceline.engine.compat.executor import patch_workers
 from paceline.engine.worker import early_stop
 from paceline.engine.worker.draft_orders import DraftOrder
 from paceline.governor.drafting.draft_rule import DraftRule
@@ -244,5 +245,5 @@ def test_workers_that_cannot_be_asked_report_nothing() -> None:
         def collective_rpc(self, method: Any) -> list[Any]:
             raise RuntimeError("planted")
 
-    assert early_stop.why_not_in_workers(None)
-    assert early_stop.why_not_in_workers(Executor()) == "planted"
+    assert patch_workers(None, early_stop.why_not_in_worker)
+    assert patch_workers(Executor(), early_stop.why_not_in_worker) == "planted"

@@ -6,24 +6,24 @@ module calls them in the right order and applies the plan to the step's output.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from paceline.engine.calibration.start import Calibration
 from paceline.engine.drift.drift_watch import DriftWatch
 from paceline.engine.recording.recorder import Recorder
 from paceline.engine.recording.session import category_of
 from paceline.engine.scheduler.control_channel import ControlServer
 from paceline.engine.scheduler.draft_length_controller import DraftLengthController
-from paceline.engine.scheduler.observer import StepObserver, VerifiedDraft
-from paceline.engine.scheduler.reported_drafts import ReportedDrafts, is_ordered
-from paceline.engine.scheduler.request_classes import UNREADABLE, RequestClasses, class_of
-from paceline.engine.scheduler.requested_lengths import RequestedLengths, cap_of
-from paceline.engine.scheduler.step_costs import StepCosts
+from paceline.engine.scheduler.engine_abilities import EngineAbilities
+from paceline.engine.scheduler.observer import ScheduledStep, StepObserver, VerifiedDraft
+from paceline.engine.scheduler.reported_drafts import ReportedDrafts, is_ordered, shorten
+from paceline.engine.scheduler.request_ledger import RequestLedger
+from paceline.engine.scheduler.request_parameters import UNREADABLE, cap_of, class_of
+from paceline.engine.scheduler.step_clock import FinishedStep
 from paceline.engine.worker.trimmed_drafts import verified_lengths
-from paceline.governor.costs.cost_table import CostTable
-from paceline.governor.values import DraftPlan, EngineLoad, StepSample
+from paceline.governor.values import DraftPlan, EngineLoad
 
 _NO_DRAFTS = DraftPlan(0, "sampled requests must not be speculated")
 _UNUSED = DraftPlan(0, "no request of the step can use drafts")
@@ -37,57 +37,37 @@ class GovernorDriver:
     def __init__(
         self,
         controller: DraftLengthController,
+        abilities: EngineAbilities,
         *,
-        max_draft_length: int,
-        trims_drafts: bool,
-        drafter_rests: bool,
-        allowed_lengths: tuple[int, ...] | None = None,
-        reports_confidences: bool = False,
-        can_end_early: bool = True,
-        sampler_fault: str | None,
-        hooks: dict[str, str],
+        hooks: Mapping[str, str],
+        kernels: Mapping[str, int] | None = None,
+        calibration: Calibration | None = None,
         reproducible_seeds: bool = False,
         recorder: Recorder | None = None,
-        kernels: Mapping[str, int] | None = None,
-        costs: str | None = None,
-        cost_table: CostTable | None = None,
     ) -> None:
-        """Create the driver; `hooks` is the result of `check_hooks`, for `state`, and `kernels`
-        the number of linear layers by kernel.
+        """Create the driver; `hooks` is the result of `check_hooks`, for `state`, as are `kernels`,
+        the number of linear layers by kernel, and `calibration`, None where no cost was measured.
 
-        `trims_drafts`: the drafter always drafts the maximum, and the surplus is removed here.
-        `reports_confidences`: the workers can do so, and with `can_end_early` also end drafts early
-        (`worker.early_stop`).
-        `sampler_fault`: why sampled requests must not be speculated; None when they may.
         `reproducible_seeds`: requests that sample with a seed are not speculated. `recorder`
-        records requests and steps while it is on; None refuses to record. `costs` says how the cost
-        of steps was measured, and `cost_table` has it, for `state`; None where it was not.
+        records requests and steps while it is on; None refuses to record.
         """
         self._controller = controller
-        self._lengths = RequestedLengths()
-        self._classes = RequestClasses()
+        self._abilities = abilities
+        self._ledger = RequestLedger()
+        self._observer = StepObserver(abilities, self._ledger)
         self._drafts = ReportedDrafts(
-            controller, self._lengths, self._classes, is_possible=reports_confidences
+            controller, self._ledger, is_possible=abilities.reports_confidences
         )
-        self._observer = StepObserver(
-            lengths=self._lengths,
-            classes=self._classes,
-            drafter_rests=drafter_rests,
-            allowed_lengths=allowed_lengths,
-            can_end_early=can_end_early,
-        )
-        self._max_draft_length = max_draft_length
-        self._trims_drafts = trims_drafts
-        self._sampler_fault = sampler_fault
-        self._hooks = hooks
-        self._kernels = dict(kernels or {})
-        self._costs = "learned while serving" if costs is None else costs
+        fault = abilities.sampler_fault
+        self._facts = {
+            "sampled_speculation": "on" if fault is None else f"off: {fault}",
+            "seams": dict(hooks),  # the key that operators know
+            "kernels": dict(kernels or {}),
+            "costs": "learned while serving" if calibration is None else calibration.message,
+        }
         self._reproducible_seeds = reproducible_seeds
         self._recorder = recorder
         self._drift = DriftWatch()
-        self._step_costs = StepCosts(cost_table, max_draft_length)
-        self._started_s = 0.0
-        self._resumes = False
         self._drafts_dropped = False
         self._step: _ExecutedStep | None = None
         self._channel: ControlServer | None = None
@@ -107,16 +87,11 @@ class GovernorDriver:
 
     def state(self) -> dict[str, Any]:
         """Return the state for the control channel. Any thread may call it."""
-        fault = self._sampler_fault
         return {
             **self._controller.state(),
+            **self._facts,
             "drift": self._drift.state(),
-            "sampled_speculation": "on" if fault is None else f"off: {fault}",
-            "seams": dict(self._hooks),  # the key that operators know
-            "kernels": dict(self._kernels),
-            "costs": self._costs,
             "forecast_step_seconds": list(self._controller.step_seconds()),
-            **self._step_costs.state(),
         }
 
     def set(self, command: Any) -> None:
@@ -131,24 +106,15 @@ class GovernorDriver:
 
     def add_request(self, request: Any) -> None:
         """Note the cap and the class of a new request."""
+        cap: int | None = 0
+        class_name = UNREADABLE
         parameters = request.sampling_params
-        try:
+        with self._controller.noting_errors("reading a request's cap"):
             cap = cap_of(parameters, reproducible_seeds=self._reproducible_seeds)
-        except Exception as error:  # noqa: BLE001 - serving continues
-            self._controller.note_error("reading a request's cap", error)
-            cap = 0
-        try:
-            name = class_of(parameters)
-        except Exception as error:  # noqa: BLE001 - serving continues
-            self._controller.note_error("reading a request's class", error)
-            name = UNREADABLE
-        self._lengths.set_cap(request.request_id, cap)
-        self._classes.set(request.request_id, name)
-        if self._recorder is not None and self._recorder.is_recording:
-            try:
-                self._recorder.request_added(request, cap)
-            except Exception as error:  # noqa: BLE001 - serving continues
-                self._end_recording(error)
+        with self._controller.noting_errors("reading a request's class"):
+            class_name = class_of(parameters)
+        self._ledger.add(request.request_id, class_name, cap)
+        self._record(lambda recorder: recorder.request_added(request, cap))
 
     def before_schedule(self, scheduler: Any) -> None:
         """Drop all drafts if the sampler is faulty and any request samples.
@@ -158,15 +124,14 @@ class GovernorDriver:
         """
         if self._step is not None:
             self._finish(self._step, scheduler)  # vLLM reported no drafts
-        self._started_s = time.monotonic()
-        self._resumes = not scheduler.running
-        if self._sampler_fault is None:
+        self._observer.begin(scheduler)
+        if self._abilities.sampler_fault is None:
             return
         self._drafts_dropped = any(map(_samples, scheduler.requests.values()))
         if self._drafts_dropped:
+            self._ledger.ask(scheduler.requests, 0)
             for request in scheduler.running:
-                if request.spec_token_ids:
-                    request.spec_token_ids = []
+                shorten(request, 0)
 
     def before_step(self, scheduler: Any, output: Any) -> None:
         """Choose the draft length and set it where the worker and vLLM's placeholders read it."""
@@ -177,25 +142,20 @@ class GovernorDriver:
                 output,
                 scheduler.requests,
                 num_waiting=scheduler.get_request_counts()[1],
-                max_draft_length=self._lengths.ceiling(
-                    output.num_scheduled_tokens, self._controller.ceiling()
-                ),
+                ceiling=self._controller.ceiling(),
                 reports_confidences=self._drafts.is_possible,
             )
             plan = self._plan(output, load)
-            self._observer.step_scheduled(
-                output,
-                load,
-                started_s=self._started_s,
-                draft_length=plan.draft_length,
-                resumes=self._resumes,
-            )
+            self._observer.step_scheduled(output, load, plan.draft_length)
             self._drafts.order(output, plan)
         except Exception as error:  # noqa: BLE001 - serving continues with the static setting
             plan = self._controller.fall_back("scheduling", error)
-            self._lengths.note(output.num_scheduled_tokens, plan.draft_length)
-        length = self._max_draft_length if self._trims_drafts else plan.draft_length
-        output.num_spec_tokens_to_schedule = length
+            self._ledger.ask(output.num_scheduled_tokens, plan.draft_length)
+        output.num_spec_tokens_to_schedule = (
+            self._abilities.max_draft_length
+            if self._abilities.always_drafts_maximum
+            else plan.draft_length
+        )
 
     def _plan(self, output: Any, load: EngineLoad) -> DraftPlan:
         if self._drafts_dropped:
@@ -209,11 +169,8 @@ class GovernorDriver:
 
     def after_schedule(self, scheduler: Any, output: Any) -> None:
         """Shorten the placeholders of capped requests, which asynchronous scheduling has set."""
-        self._apply_caps(scheduler, output.num_scheduled_tokens)
-
-    def _apply_caps(self, scheduler: Any, request_ids: Collection[str]) -> None:
-        for request_id, cap in self._lengths.capped(request_ids).items():
-            _trim(scheduler.requests.get(request_id), cap)
+        for request_id, cap in self._ledger.capped(output.num_scheduled_tokens).items():
+            shorten(scheduler.requests.get(request_id), cap)
 
     def after_step(self, scheduler: Any, output: Any, results: Any = None) -> None:
         """Count the step's drafts and pass its sample to the policy.
@@ -221,14 +178,11 @@ class GovernorDriver:
         `results` is what the worker returned. Where drafts may end early, the sample waits for them
         (`after_drafts`).
         """
-        try:
+        kept: Mapping[str, int] = {}
+        with self._controller.noting_errors("reading which drafts were verified"):
             kept = verified_lengths(results)
-        except Exception as error:  # noqa: BLE001 - drafts left out count as rejected once
-            self._controller.note_error("reading which drafts were verified", error)
-            kept = {}
-        step = _ExecutedStep(
-            output, self.verified, kept, time.monotonic(), scheduler.has_requests()
-        )
+        finished = self._observer.step_finished(output, scheduler)
+        step = _ExecutedStep(output, self.verified, kept, finished)
         self.verified = []
         if is_ordered(output):
             self._step = step
@@ -239,63 +193,48 @@ class GovernorDriver:
         self, step: _ExecutedStep, scheduler: Any, *, num_passes: int | None = None
     ) -> None:
         self._step = None
-        output, verified = step.output, step.verified
-        try:
-            if verified:
-                verified = self._count(verified, output.num_invalid_spec_tokens, step.kept)
-            sample = self._observer.step_finished(
-                output,
+        with self._controller.noting_errors("observing"):
+            verified = self._count(step)
+            if step.finished is None:
+                return
+            sample = self._observer.make_sample(
+                step.finished,
                 scheduler.requests,
                 verified=verified,
                 kept=step.kept,
-                now_s=step.finished_s,
-                has_more_work=step.has_more_work,
-                may_speculate=not self._drafts_dropped,
                 num_passes=num_passes,
-                confidences_of=self._drafts.confidences_of,
             )
-        except Exception as error:  # noqa: BLE001 - one sample is lost; serving continues
-            self._controller.note_error("observing", error)
-            return
-        if sample is not None:
             self._controller.observe(sample)
-            self._step_costs.observe(sample)
-            self._watch_drift(sample, scheduler)
-            if self._recorder is not None and self._recorder.is_recording:
-                self._record_step(self._recorder, sample, scheduler, output)
-
-    def _watch_drift(self, sample: StepSample, scheduler: Any) -> None:
-        try:
-            self._drift.step_finished(
-                sample, scheduler.requests, _category_of, self._controller.step_seconds
+            with self._controller.noting_errors("watching acceptance"):
+                self._drift.step_finished(
+                    sample, scheduler.requests, _category_of, self._controller.step_seconds
+                )
+            scheduled = step.output.num_scheduled_tokens
+            self._record(
+                lambda recorder: recorder.step_finished(
+                    sample, scheduled, scheduler.requests, self._ledger.capped(scheduled).get
+                )
             )
-        except Exception as error:  # noqa: BLE001 - serving continues
-            self._controller.note_error("watching acceptance", error)
 
-    def _record_step(
-        self, recorder: Recorder, sample: StepSample, scheduler: Any, output: Any
-    ) -> None:
-        scheduled = output.num_scheduled_tokens
-        try:
-            recorder.step_finished(
-                sample, scheduled, scheduler.requests, self._lengths.capped(scheduled).get
-            )
-        except Exception as error:  # noqa: BLE001 - serving continues
-            self._end_recording(error)
+    def _record(self, add: Callable[[Recorder], None]) -> None:
+        """Add to the recording under way, if there is one; an error ends it."""
+        recorder = self._recorder
+        if recorder is None or not recorder.is_recording:
+            return
+        with self._controller.noting_errors("recording"):
+            try:
+                add(recorder)
+            except Exception as error:
+                recorder.fail(error)
+                raise
 
-    def _end_recording(self, error: Exception) -> None:
-        self._controller.note_error("recording", error)
-        if self._recorder is not None:
-            self._recorder.fail(error)
-
-    def _count(
-        self,
-        verified: list[VerifiedDraft],
-        num_invalid: Mapping[str, int] | None,
-        kept: Mapping[str, int],
-    ) -> list[VerifiedDraft]:
+    def _count(self, step: _ExecutedStep) -> list[VerifiedDraft]:
         """Count drafts as vLLM's metrics do, but without tokens that adaptive verification left
         out; return those with a grammar-valid token that was verified."""
+        verified, kept = step.verified, step.kept
+        if not verified:
+            return verified
+        num_invalid = step.output.num_invalid_spec_tokens
         if num_invalid:
             verified = [(r, drafted - num_invalid.get(r, 0), n) for r, drafted, n in verified]
         if kept:
@@ -307,33 +246,27 @@ class GovernorDriver:
         return verified
 
     def after_drafts(self, scheduler: Any, draft_token_ids: Any) -> None:
-        """Read the worker's report, and trim drafts to the plan, to the requests' caps and widths.
+        """Read the worker's report, and shorten drafts to the plan, to the requests' caps and
+        widths.
 
         The plan is that of the step that made the drafts. Longer drafts come from drafters with a
         fixed length, and from vLLM itself, which proposes zeros up to the maximum for the whole
         batch when one request is near the context limit.
         """
-        request_ids = draft_token_ids.req_ids
+        request_ids, drafts = draft_token_ids.req_ids, draft_token_ids.draft_token_ids
         confidences = None
-        try:
+        with self._controller.noting_errors("ending drafts early"):
             confidences = self._drafts.read(draft_token_ids)
-        except Exception as error:  # noqa: BLE001 - serving continues, with all drafts
-            self._controller.note_error("ending drafts early", error)
         if self._step is not None:
             num_passes = None if confidences is None else confidences.shape[1]
             self._finish(self._step, scheduler, num_passes=num_passes)
-        self._observer.note_drafts(request_ids, has_any=any(draft_token_ids.draft_token_ids))
-        if not request_ids:
-            return
-        length = self._lengths.planned(request_ids[0])
-        if max(map(len, draft_token_ids.draft_token_ids)) > length:
-            for request_id in request_ids:
-                _trim(scheduler.requests.get(request_id), length)
-        self._apply_caps(scheduler, request_ids)
-        try:
+        self._observer.note_drafts(request_ids, has_any=any(drafts))
+        asked = self._ledger.asked(request_ids)
+        if max(map(len, drafts), default=0) > min(asked, default=0):
+            for request_id, length in zip(request_ids, asked, strict=True):
+                shorten(scheduler.requests.get(request_id), length)
+        with self._controller.noting_errors("verifying a part of the drafts"):
             self._drafts.choose_widths(request_ids, confidences, scheduler.requests)
-        except Exception as error:  # noqa: BLE001 - serving continues, with all drafts
-            self._controller.note_error("verifying a part of the drafts", error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,14 +277,8 @@ class _ExecutedStep:
     verified: list[VerifiedDraft]
     kept: Mapping[str, int]
     """Draft tokens of each request that adaptive verification kept; empty where it kept all."""
-    finished_s: float
-    has_more_work: bool
-
-
-def _trim(request: Any, length: int) -> None:
-    if request is not None and len(request.spec_token_ids) > length:
-        # A new list, because requests share the list of placeholders.
-        request.spec_token_ids = request.spec_token_ids[:length]
+    finished: FinishedStep[ScheduledStep] | None
+    """None for a step that was not noted when it was scheduled."""
 
 
 def _category_of(request: Any) -> str:

@@ -25,7 +25,6 @@ from typing import Any
 import numpy as np
 
 from paceline.engine.compat.checks import check_hooks, unfit_for
-from paceline.engine.compat.executor import Executor
 from paceline.engine.compat.model_runner_loading import when_model_runner_loads
 from paceline.engine.worker.draft_orders import ORDER, REPORT, DraftOrder, DraftReport
 from paceline.governor.drafting.drafting_round import DraftingRound
@@ -43,21 +42,6 @@ _METHODS = ("draft_model", "eagle", "eagle3", "mtp")
 def apply() -> bool:
     """Register the wrappers for this process's workers; return whether they were registered."""
     return when_model_runner_loads(_wrap)
-
-
-def why_not_in_workers(executor: Executor | None) -> str:
-    """Return why some worker cannot report confidences; "" if all can.
-
-    Never raises.
-    """
-    if executor is None:
-        return "the workers cannot be reached"
-    try:
-        answers: list[str] = executor.collective_rpc(why_not_in_worker)
-    except Exception as error:
-        logger.exception("Paceline: the workers did not answer whether they report confidences")
-        return str(error)
-    return next(filter(None, answers), "")
 
 
 def can_end_early(vllm_config: Any) -> bool:

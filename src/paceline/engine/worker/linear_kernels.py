@@ -1,36 +1,124 @@
-"""Read in a worker which kernel computes each linear layer of the loaded model.
+"""Read which kernel computes each linear layer, and check it at the start of an engine.
 
 vLLM chooses kernels per layer while it loads, and writes only the first choice of each kind to its
 log. Quantized layers keep the chosen kernel as an attribute of their scheme (compressed-tensors) or
 of their quantization method (the others); its class name ends in "Kernel".
+
+A format that vLLM cannot run on a machine may load without an error and leave the weights as they
+are. An engine that was to quantize while loading (`--quantization`) must not serve then: its
+operator believes in a speed and a memory use that it does not have. A quantization that the
+checkpoint's own configuration names may be for the KV cache only; such an engine serves, with a
+warning.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+from paceline.engine.compat.executor import Executor
+
+logger = logging.getLogger("vllm.paceline.scheduler")
 
 _LAYER_METHODS = ("LinearMethod", "MoEMethod")
 """Ends of the class names of vLLM's methods for linear layers and for experts; embeddings and
 attention have other methods."""
+_UNQUANTIZED = "Unquantized"
+
+
+def check_kernels(
+    executor: Executor | None, vllm_config: Any, expected: Sequence[str]
+) -> dict[str, int]:
+    """Log the kernels of all workers and return the number of layers by kernel.
+
+    `expected`: the kernels that the table of formats names; empty if it names none. Raises
+    ValueError where a quantization that the checkpoint does not name has no effect. Kernels that
+    cannot be read are logged and not judged: serving matters more.
+    """
+    if executor is None:
+        logger.warning("Kernels: not read, because the workers cannot be reached")
+        return {}
+    kernels: Counter[str] = Counter()
+    try:
+        for answer in executor.collective_rpc(read_kernels):
+            kernels.update(answer)
+    except Exception as error:  # noqa: BLE001 - the kernels are information; the engine serves
+        logger.warning("Kernels: not read: %s: %s", type(error).__name__, error)
+        return {}
+    if not kernels:
+        return {}
+    model_config = vllm_config.model_config
+    architecture = getattr(model_config, "model_arch_config", None)
+    is_stored = bool(getattr(architecture, "quantization_config", None))
+    without_effect = why_without_effect(
+        kernels, getattr(model_config, "quantization", None), is_stored=is_stored
+    )
+    if without_effect and not is_stored:
+        raise ValueError(without_effect)
+    logger.info("Kernels: %s", render_kernels(kernels))
+    for surprise in (without_effect, why_unexpected(kernels, expected)):
+        if surprise:
+            logger.warning("Kernels: %s", surprise)
+    return dict(kernels)
+
+
+def why_without_effect(
+    kernels: Mapping[str, int], quantization: str | None, *, is_stored: bool
+) -> str:
+    """Return that no layer is quantized although vLLM was to, and what to do about it; else "".
+
+    `quantization` is vLLM's name of the method in use. `is_stored`: the checkpoint's configuration
+    names it.
+    """
+    if quantization is None or not all(name.startswith(_UNQUANTIZED) for name in kernels):
+        return ""
+    finding = (
+        f"the quantization method is {quantization}, but all {sum(kernels.values())} linear layers "
+        f"are unquantized ({render_kernels(kernels)})"
+    )
+    if is_stored:
+        return f"{finding}: the checkpoint's quantization_config applies to no weights"
+    return (
+        f"{finding}: it has no effect on this model. Remove --quantization, or serve a folder made "
+        "by `paceline quantize`"
+    )
+
+
+def why_unexpected(kernels: Mapping[str, int], expected: Sequence[str]) -> str:
+    """Return how the kernels differ from the table; "" if one of `expected` is among them."""
+    if not expected or any(name.partition(" ")[0] in expected for name in kernels):
+        return ""
+    return (
+        f"the linear layers run {render_kernels(kernels)}, expected {' or '.join(expected)}; the "
+        "speed may differ from what was measured for this format"
+    )
+
+
+def render_kernels(kernels: Mapping[str, int]) -> str:
+    """Return the kernels in words.
+
+    >>> render_kernels({"CPUInt8ScaledMMLinearKernel (oneDNN)": 24})
+    'CPUInt8ScaledMMLinearKernel (oneDNN) in 24 layers'
+    """
+    return ", ".join(
+        f"{name} in {count} layer{'' if count == 1 else 's'}"
+        for name, count in sorted(kernels.items())
+    )
 
 
 def read_kernels(worker: Any) -> dict[str, int]:
-    """In the worker: return the number of layers by kernel, of the target model."""
-    return count_kernels(worker.model_runner.get_model())
-
-
-def count_kernels(model: Any) -> dict[str, int]:
-    """Return the number of linear layers and groups of experts by kernel.
+    """In the worker: return the layers and groups of experts of the target model by kernel.
 
     A layer without a kernel of its own counts under the class of its method, such as
     `UnquantizedLinearMethod`.
     """
-    names = (kernel_name(module) for module in model.modules())
-    return dict(Counter(name for name in names if name is not None))
+    names = map(_kernel_name, worker.model_runner.get_model().modules())
+    return dict(Counter(filter(None, names)))
 
 
-def kernel_name(module: Any) -> str | None:
+def _kernel_name(module: Any) -> str | None:
     """Return the kernel of one module, with its variant in brackets; None for other modules."""
     method = getattr(module, "quant_method", None)
     if not any(end in type(method).__name__ for end in _LAYER_METHODS):

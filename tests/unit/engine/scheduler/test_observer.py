@@ -5,12 +5,18 @@ The hook register checks the real objects for these fields.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 
 import pytest
 
+from paceline.engine.scheduler import step_clock
+from paceline.engine.scheduler.engine_abilities import EngineAbilities
 from paceline.engine.scheduler.observer import StepObserver
-from paceline.governor.values import StepSample
+from paceline.engine.scheduler.request_ledger import RequestLedger
+from paceline.governor.values import EngineLoad, StepSample
 
 
 @dataclass(eq=False)
@@ -44,19 +50,30 @@ class Request:
 
 
 class Loop:
-    """Drives an observer as the scheduler does."""
+    """Drives an observer as the scheduler does, at the times that a test says."""
 
-    def __init__(self, drafter_rests: bool = False, **requests: Request) -> None:
-        self.observer = StepObserver(drafter_rests=drafter_rests)
+    def __init__(
+        self,
+        drafter_rests: bool = False,
+        caps: Mapping[str, int] | None = None,
+        **requests: Request,
+    ) -> None:
+        self.ledger = RequestLedger()
+        for name, cap in (caps or {}).items():
+            self.ledger.add(name, "greedy", cap)
+        abilities = EngineAbilities(8, "draft_model", drafter_rests=drafter_rests)
+        self.observer = StepObserver(abilities, self.ledger)
         self.requests = dict(requests)
+
+    def load(self, output: Output) -> EngineLoad:
+        return self.observer.measure_load(output, self.requests, num_waiting=0, ceiling=8)
 
     def schedule(
         self, output: Output, *, at_s: float, draft_length: int, resumes: bool = False
     ) -> None:
-        load = self.observer.measure_load(output, self.requests, num_waiting=0, max_draft_length=8)
-        self.observer.step_scheduled(
-            output, load, started_s=at_s, draft_length=draft_length, resumes=resumes
-        )
+        with clock_at(at_s):
+            self.observer.begin(SimpleNamespace(running=[] if resumes else ["another"]))
+        self.observer.step_scheduled(output, self.load(output), draft_length)
 
     def finish(
         self,
@@ -65,16 +82,22 @@ class Loop:
         at_s: float,
         verified: dict[str, tuple[int, int]] | None = None,
         has_more_work: bool = True,
-        may_speculate: bool = True,
     ) -> StepSample | None:
-        return self.observer.step_finished(
-            output,
-            self.requests,
-            verified=[(request_id, *counts) for request_id, counts in (verified or {}).items()],
-            now_s=at_s,
-            has_more_work=has_more_work,
-            may_speculate=may_speculate,
-        )
+        scheduler = SimpleNamespace(requests=self.requests, has_requests=lambda: has_more_work)
+        with clock_at(at_s):
+            finished = self.observer.step_finished(output, scheduler)
+        if finished is None:
+            return None
+        drafts = [(request_id, *counts) for request_id, counts in (verified or {}).items()]
+        return self.observer.make_sample(finished, self.requests, verified=drafts)
+
+
+@contextmanager
+def clock_at(now_s: float) -> Iterator[None]:
+    """Within the block it is this time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(step_clock, "time", SimpleNamespace(monotonic=lambda: now_s))
+        yield
 
 
 def test_a_decode_step_after_a_prefill() -> None:
@@ -144,20 +167,15 @@ def test_a_request_that_ended_costs_time_but_is_not_judged(ended: Request | None
     assert (sample.drafted, sample.verified_draft_tokens) == ((3,), 6)
 
 
-def test_steps_without_requested_or_allowed_drafts_are_not_judged() -> None:
-    """After length 0, and where sampled requests must not be speculated."""
+def test_a_step_without_requested_drafts_is_not_judged() -> None:
     loop = Loop(a=Request())
-    outputs = [Output({"a": 1}) for _ in range(3)]
-    loop.schedule(outputs[0], at_s=0.0, draft_length=0)
-    loop.finish(outputs[0], at_s=0.1)
-    loop.schedule(outputs[1], at_s=0.1, draft_length=3)
-    off = loop.finish(outputs[1], at_s=0.2)
-    loop.schedule(outputs[2], at_s=0.2, draft_length=3)
-    barred = loop.finish(outputs[2], at_s=0.3, may_speculate=False)
-    assert off is not None
-    assert off.drafted == ()
-    assert barred is not None
-    assert barred.drafted == ()
+    first, second = Output({"a": 1}), Output({"a": 1})
+    loop.schedule(first, at_s=0.0, draft_length=0)
+    loop.finish(first, at_s=0.1)
+    loop.schedule(second, at_s=0.1, draft_length=3)
+    sample = loop.finish(second, at_s=0.2)
+    assert sample is not None
+    assert sample.drafted == ()
 
 
 def test_after_a_pause_the_step_is_timed_from_its_own_start() -> None:
@@ -267,7 +285,7 @@ def test_a_request_prefills_until_its_prompt_ends() -> None:
     before, whose request decodes with 3 drafts: only the first two are prefilling."""
     loop = Loop(a=Request(0), b=Request(8), c=Request(25), d=Request(0))
     output = Output({"a": 8, "b": 12, "c": 4, "d": 5}, {"c": [7, 8, 9]})
-    load = loop.observer.measure_load(output, loop.requests, num_waiting=0, max_draft_length=8)
+    load = loop.load(output)
     assert (load.prefill_tokens, load.num_prefilling, load.num_decoding) == (22, 2, 2)
     loop.schedule(output, at_s=1.0, draft_length=3)
     sample = loop.finish(output, at_s=1.25, verified={"c": (3, 2)})

@@ -30,7 +30,7 @@ def test_the_plan_is_written_where_the_worker_reads_it() -> None:
 def test_a_drafter_of_fixed_length_drafts_the_maximum_and_the_plan_is_kept() -> None:
     """Its drafts are trimmed to the plan; shorter drafts stay, unknown requests are ignored."""
     policy = Recorder(DraftPlan(3, "planted"))
-    driver = make_driver(policy, trims_drafts=True)
+    driver = make_driver(policy, always_drafts_maximum=True)
     longer, shorter = Request(), Request()
     scheduler = Scheduler(a=longer, b=shorter)
     shared = [1, 2, 3, 4, 5, 6, 7, 8]
