@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from paceline.engine.compat.executor import patch_workers
+from paceline.engine.compat.wrapping import mark_of
 from paceline.engine.worker import early_stop
 from paceline.engine.worker.draft_orders import DraftOrder
 from paceline.governor.drafting.draft_rule import DraftRule
@@ -196,7 +197,7 @@ class Runner:
 
 
 for wrapped in (Drafter.propose, Runner.take_draft_token_ids):
-    setattr(wrapped, early_stop._MARK, True)
+    setattr(wrapped, mark_of("early_stop"), True)
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ import contextlib
 import logging
 import math
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 from paceline.engine.scheduler.engine_abilities import EngineAbilities
 from paceline.engine.scheduler.settings import PluginSettings, check_policy_parameters
@@ -30,20 +30,6 @@ logger = logging.getLogger("vllm.paceline.controller")
 _SETTABLE = ("policy", "policy_parameters", "draft_length", "ceiling")
 
 
-class PolicyMaker(Protocol):
-    """Builds a policy; raises ValueError that says what is wrong with the arguments."""
-
-    def __call__(
-        self,
-        name: str,
-        *,
-        max_draft_length: int,
-        max_step_s: float,
-        cost_table: CostTable | None,
-        **parameters: Any,
-    ) -> Policy: ...
-
-
 class DraftLengthController:
     """One engine's draft length. Every public method may be called from any thread."""
 
@@ -53,9 +39,12 @@ class DraftLengthController:
         abilities: EngineAbilities,
         *,
         cost_table: CostTable | None = None,
-        make_policy: PolicyMaker = create_policy,
+        make_policy: Callable[..., Policy] = create_policy,
     ) -> None:
-        """Create a controller; `cost_table` is None where no cost was measured."""
+        """Create a controller; `cost_table` is None where no cost was measured.
+
+        `make_policy` builds a policy as `create_policy` does.
+        """
         self._lock = threading.RLock()
         self._settings = settings
         self._abilities = abilities

@@ -6,8 +6,8 @@ module calls them in the right order and applies the plan to the step's output.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from paceline.engine.calibration.start import Calibration
@@ -69,7 +69,7 @@ class GovernorDriver:
         self._recorder = recorder
         self._drift = DriftWatch()
         self._drafts_dropped = False
-        self._step: _ExecutedStep | None = None
+        self._finish_step: Callable[..., None] | None = None
         self._channel: ControlServer | None = None
         self.verified: list[VerifiedDraft] = []
         """The drafts of the step whose results vLLM is processing, invalid tokens included."""
@@ -122,8 +122,8 @@ class GovernorDriver:
         The drafts of greedy requests are dropped too: vLLM applies temperature, top-k and top-p to
         every draft token of the batch as soon as one request samples.
         """
-        if self._step is not None:
-            self._finish(self._step, scheduler)  # vLLM reported no drafts
+        if self._finish_step is not None:
+            self._finish_step()  # vLLM reported no drafts
         self._observer.begin(scheduler)
         if self._abilities.sampler_fault is None:
             return
@@ -182,34 +182,42 @@ class GovernorDriver:
         with self._controller.noting_errors("reading which drafts were verified"):
             kept = verified_lengths(results)
         finished = self._observer.step_finished(output, scheduler)
-        step = _ExecutedStep(output, self.verified, kept, finished)
+        finish = functools.partial(
+            self._finish, scheduler, output, self.verified, kept=kept, finished=finished
+        )
         self.verified = []
         if is_ordered(output):
-            self._step = step
+            self._finish_step = finish
         else:
-            self._finish(step, scheduler)
+            finish()
 
     def _finish(
-        self, step: _ExecutedStep, scheduler: Any, *, num_passes: int | None = None
+        self,
+        scheduler: Any,
+        output: Any,
+        verified: list[VerifiedDraft],
+        *,
+        kept: Mapping[str, int],
+        finished: FinishedStep[ScheduledStep] | None,
+        num_passes: int | None = None,
     ) -> None:
-        self._step = None
+        """Use what a step shows. `kept`: draft tokens of each request that adaptive verification
+        kept; empty where it kept all. `finished`: None for a step that was not noted."""
+        self._finish_step = None
         with self._controller.noting_errors("observing"):
-            verified = self._count(step)
-            if step.finished is None:
+            if verified:
+                verified = self._count(verified, output.num_invalid_spec_tokens, kept)
+            if finished is None:
                 return
             sample = self._observer.make_sample(
-                step.finished,
-                scheduler.requests,
-                verified=verified,
-                kept=step.kept,
-                num_passes=num_passes,
+                finished, scheduler.requests, verified=verified, kept=kept, num_passes=num_passes
             )
             self._controller.observe(sample)
             with self._controller.noting_errors("watching acceptance"):
                 self._drift.step_finished(
                     sample, scheduler.requests, _category_of, self._controller.step_seconds
                 )
-            scheduled = step.output.num_scheduled_tokens
+            scheduled = output.num_scheduled_tokens
             self._record(
                 lambda recorder: recorder.step_finished(
                     sample, scheduled, scheduler.requests, self._ledger.capped(scheduled).get
@@ -228,13 +236,14 @@ class GovernorDriver:
                 recorder.fail(error)
                 raise
 
-    def _count(self, step: _ExecutedStep) -> list[VerifiedDraft]:
+    def _count(
+        self,
+        verified: list[VerifiedDraft],
+        num_invalid: Mapping[str, int] | None,
+        kept: Mapping[str, int],
+    ) -> list[VerifiedDraft]:
         """Count drafts as vLLM's metrics do, but without tokens that adaptive verification left
         out; return those with a grammar-valid token that was verified."""
-        verified, kept = step.verified, step.kept
-        if not verified:
-            return verified
-        num_invalid = step.output.num_invalid_spec_tokens
         if num_invalid:
             verified = [(r, drafted - num_invalid.get(r, 0), n) for r, drafted, n in verified]
         if kept:
@@ -257,9 +266,8 @@ class GovernorDriver:
         confidences = None
         with self._controller.noting_errors("ending drafts early"):
             confidences = self._drafts.read(draft_token_ids)
-        if self._step is not None:
-            num_passes = None if confidences is None else confidences.shape[1]
-            self._finish(self._step, scheduler, num_passes=num_passes)
+        if self._finish_step is not None:
+            self._finish_step(num_passes=None if confidences is None else confidences.shape[1])
         self._observer.note_drafts(request_ids, has_any=any(drafts))
         asked = self._ledger.asked(request_ids)
         if max(map(len, drafts), default=0) > min(asked, default=0):
@@ -267,18 +275,6 @@ class GovernorDriver:
                 shorten(scheduler.requests.get(request_id), length)
         with self._controller.noting_errors("verifying a part of the drafts"):
             self._drafts.choose_widths(request_ids, confidences, scheduler.requests)
-
-
-@dataclass(frozen=True, slots=True)
-class _ExecutedStep:
-    """A step whose results vLLM has processed."""
-
-    output: Any
-    verified: list[VerifiedDraft]
-    kept: Mapping[str, int]
-    """Draft tokens of each request that adaptive verification kept; empty where it kept all."""
-    finished: FinishedStep[ScheduledStep] | None
-    """None for a step that was not noted when it was scheduled."""
 
 
 def _category_of(request: Any) -> str:

@@ -17,21 +17,20 @@ and the scheduler orders no more.
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from paceline.engine.compat.checks import check_hooks, unfit_for
 from paceline.engine.compat.model_runner_loading import when_model_runner_loads
+from paceline.engine.compat.wrapping import fits, is_wrapped, wrap_once
 from paceline.engine.worker.draft_orders import ORDER, REPORT, DraftOrder, DraftReport
 from paceline.governor.drafting.drafting_round import DraftingRound
 
 logger = logging.getLogger("vllm.paceline.early_stop")
 
-_MARK = "__paceline_early_stop__"
+_PART = "early_stop"
 _PASSES = "_paceline_passes"
 """On the drafter, while it drafts by an order: its `_StepPasses`."""
 _REPORT = "_paceline_draft_report"
@@ -52,7 +51,7 @@ def can_end_early(vllm_config: Any) -> bool:
 def why_not_in_worker(worker: Any) -> str:
     """In the worker: return why it cannot report confidences; "" if it can."""
     runner = worker.model_runner
-    if not hasattr(getattr(type(runner), "take_draft_token_ids", None), _MARK):
+    if not is_wrapped(getattr(type(runner), "take_draft_token_ids", None), _PART):
         return "this model runner is not wrapped"
     config = runner.vllm_config
     if config.parallel_config.pipeline_parallel_size > 1:
@@ -61,7 +60,7 @@ def why_not_in_worker(worker: Any) -> str:
     drafter = type(runner.drafter)
     if speculative.method not in _METHODS or speculative.parallel_drafting:
         return f"{speculative.method} does not draft token by token"
-    if not hasattr(drafter.propose, _MARK) or "_greedy_sample" in vars(drafter):
+    if not is_wrapped(drafter.propose, _PART) or "_greedy_sample" in vars(drafter):
         return f"{drafter.__name__} drafts in a way of its own"
     if config.scheduler_config.async_scheduling:
         return "drafts have a fixed length under asynchronous scheduling"
@@ -74,25 +73,15 @@ def why_not_in_worker(worker: Any) -> str:
 
 def _wrap() -> None:
     """Wrap the methods in a process that has their modules loaded. Idempotent."""
-    misfit = unfit_for("early_stop", check_hooks("early_stop"))
-    if misfit:
-        logger.warning(
-            "Paceline: drafts do not end early and all are verified, because this vLLM does not "
-            "fit its hooks: %s",
-            misfit,
-        )
+    if not fits(_PART, otherwise="Drafts do not end early, and all are verified."):
         return
     from vllm.v1.spec_decode.llm_base_proposer import SpecDecodeBaseProposer
     from vllm.v1.worker.gpu_model_runner import GPUModelRunner
 
-    runner: Any = GPUModelRunner
-    drafter: Any = SpecDecodeBaseProposer
-    if hasattr(runner.take_draft_token_ids, _MARK):
-        return
-    drafter._sample_draft_tokens = _follow_passes(drafter._sample_draft_tokens)
-    drafter.propose = _end_early(drafter.propose)
-    runner.propose_draft_token_ids = _by_order(runner.propose_draft_token_ids)
-    runner.take_draft_token_ids = _with_report(runner.take_draft_token_ids)
+    wrap_once(SpecDecodeBaseProposer, "_sample_draft_tokens", _PART, _sample_draft_tokens)
+    wrap_once(SpecDecodeBaseProposer, "propose", _PART, _propose)
+    wrap_once(GPUModelRunner, "propose_draft_token_ids", _PART, _propose_by_order)
+    wrap_once(GPUModelRunner, "take_draft_token_ids", _PART, _take_with_report)
 
 
 class _DraftingEndedError(Exception):
@@ -203,22 +192,17 @@ def _answer_of_first(group: Any, wants_more: bool) -> bool:
     return bool(group.broadcast(answer, src=0).item())
 
 
-def _follow_passes(stock: Any) -> Any:
-    """Wrap the method that draws the tokens of one pass."""
-
-    @functools.wraps(stock)
-    def sample_draft_tokens(self: Any, hidden_states: Any, sampling_metadata: Any) -> Any:
-        passes: _StepPasses | None = getattr(self, _PASSES, None)
-        if passes is None:
-            return stock(self, hidden_states, sampling_metadata)
-        with _logits_kept(self.model) as logits:
-            token_ids, probs = stock(self, hidden_states, sampling_metadata)
-        passes.add_pass(token_ids, probs, logits[-1] if logits else None)
-        if not passes.wants_more():
-            raise _DraftingEndedError
-        return token_ids, probs
-
-    return sample_draft_tokens
+def _sample_draft_tokens(stock: Any, drafter: Any, *arguments: Any) -> Any:
+    """Draw the tokens of one pass, and leave the loop over the passes if no more are wanted."""
+    passes: _StepPasses | None = getattr(drafter, _PASSES, None)
+    if passes is None:
+        return stock(drafter, *arguments)
+    with _logits_kept(drafter.model) as logits:
+        token_ids, probs = stock(drafter, *arguments)
+    passes.add_pass(token_ids, probs, logits[-1] if logits else None)
+    if not passes.wants_more():
+        raise _DraftingEndedError
+    return token_ids, probs
 
 
 @contextlib.contextmanager
@@ -238,52 +222,35 @@ def _logits_kept(model: Any) -> Iterator[list[Any]]:
         model.compute_logits = compute_logits
 
 
-def _end_early(stock: Any) -> Any:
-    """Wrap the method with the loop over the passes."""
-
-    @functools.wraps(stock)
-    def propose(self: Any, *arguments: Any, **named: Any) -> Any:
-        try:
-            return stock(self, *arguments, **named)
-        except _DraftingEndedError:
-            token_ids, self._last_draft_probs = getattr(self, _PASSES).proposal()
-            return token_ids
-
-    setattr(propose, _MARK, True)
-    return propose
+def _propose(stock: Any, drafter: Any, *arguments: Any, **named: Any) -> Any:
+    """Run vLLM's loop over the passes; where it was left, the tokens until then are proposed."""
+    try:
+        return stock(drafter, *arguments, **named)
+    except _DraftingEndedError:
+        token_ids, drafter._last_draft_probs = getattr(drafter, _PASSES).proposal()
+        return token_ids
 
 
-def _by_order(stock: Any) -> Any:
-    """Wrap the runner's method that proposes drafts, called once per step."""
-
-    @functools.wraps(stock)
-    def propose_draft_token_ids(
-        self: Any, scheduler_output: Any, *arguments: Any, **named: Any
-    ) -> Any:
-        order = getattr(scheduler_output, ORDER, None)
-        if order is None:
-            return stock(self, scheduler_output, *arguments, **named)
-        passes = _StepPasses(self, order, scheduler_output.num_spec_tokens_to_schedule)
-        setattr(self.drafter, _PASSES, passes)
-        try:
-            return stock(self, scheduler_output, *arguments, **named)
-        finally:
-            delattr(self.drafter, _PASSES)
-            setattr(self, _REPORT, passes.report())
-
-    return propose_draft_token_ids
+def _propose_by_order(
+    stock: Any, runner: Any, scheduler_output: Any, *arguments: Any, **named: Any
+) -> Any:
+    """Propose the drafts of a step, by its order if it has one."""
+    order = getattr(scheduler_output, ORDER, None)
+    if order is None:
+        return stock(runner, scheduler_output, *arguments, **named)
+    passes = _StepPasses(runner, order, scheduler_output.num_spec_tokens_to_schedule)
+    setattr(runner.drafter, _PASSES, passes)
+    try:
+        return stock(runner, scheduler_output, *arguments, **named)
+    finally:
+        delattr(runner.drafter, _PASSES)
+        setattr(runner, _REPORT, passes.report())
 
 
-def _with_report(stock: Any) -> Any:
-    """Wrap the runner's method that hands the drafts to the scheduler."""
-
-    @functools.wraps(stock)
-    def take_draft_token_ids(self: Any) -> Any:
-        drafts = stock(self)
-        report = self.__dict__.pop(_REPORT, None)
-        if drafts is not None and report is not None:
-            setattr(drafts, REPORT, report)
-        return drafts
-
-    setattr(take_draft_token_ids, _MARK, True)
-    return take_draft_token_ids
+def _take_with_report(stock: Any, runner: Any) -> Any:
+    """Hand the drafts to the scheduler, with the report."""
+    drafts = stock(runner)
+    report = vars(runner).pop(_REPORT, None)
+    if drafts is not None and report is not None:
+        setattr(drafts, REPORT, report)
+    return drafts

@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+from paceline.compatibility.kernels import render_kernels, why_unexpected, why_without_effect
 from paceline.engine.compat.executor import Executor
 
 logger = logging.getLogger("vllm.paceline.scheduler")
@@ -25,7 +26,6 @@ logger = logging.getLogger("vllm.paceline.scheduler")
 _LAYER_METHODS = ("LinearMethod", "MoEMethod")
 """Ends of the class names of vLLM's methods for linear layers and for experts; embeddings and
 attention have other methods."""
-_UNQUANTIZED = "Unquantized"
 
 
 def check_kernels(
@@ -62,50 +62,6 @@ def check_kernels(
         if surprise:
             logger.warning("Kernels: %s", surprise)
     return dict(kernels)
-
-
-def why_without_effect(
-    kernels: Mapping[str, int], quantization: str | None, *, is_stored: bool
-) -> str:
-    """Return that no layer is quantized although vLLM was to, and what to do about it; else "".
-
-    `quantization` is vLLM's name of the method in use. `is_stored`: the checkpoint's configuration
-    names it.
-    """
-    if quantization is None or not all(name.startswith(_UNQUANTIZED) for name in kernels):
-        return ""
-    finding = (
-        f"the quantization method is {quantization}, but all {sum(kernels.values())} linear layers "
-        f"are unquantized ({render_kernels(kernels)})"
-    )
-    if is_stored:
-        return f"{finding}: the checkpoint's quantization_config applies to no weights"
-    return (
-        f"{finding}: it has no effect on this model. Remove --quantization, or serve a folder made "
-        "by `paceline quantize`"
-    )
-
-
-def why_unexpected(kernels: Mapping[str, int], expected: Sequence[str]) -> str:
-    """Return how the kernels differ from the table; "" if one of `expected` is among them."""
-    if not expected or any(name.partition(" ")[0] in expected for name in kernels):
-        return ""
-    return (
-        f"the linear layers run {render_kernels(kernels)}, expected {' or '.join(expected)}; the "
-        "speed may differ from what was measured for this format"
-    )
-
-
-def render_kernels(kernels: Mapping[str, int]) -> str:
-    """Return the kernels in words.
-
-    >>> render_kernels({"CPUInt8ScaledMMLinearKernel (oneDNN)": 24})
-    'CPUInt8ScaledMMLinearKernel (oneDNN) in 24 layers'
-    """
-    return ", ".join(
-        f"{name} in {count} layer{'' if count == 1 else 's'}"
-        for name, count in sorted(kernels.items())
-    )
 
 
 def read_kernels(worker: Any) -> dict[str, int]:

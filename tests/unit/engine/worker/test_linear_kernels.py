@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from paceline.engine.worker.linear_kernels import check_kernels, read_kernels, why_unexpected
+from paceline.engine.worker.linear_kernels import check_kernels, read_kernels
 
 
 class UnquantizedLinearMethod:
@@ -121,12 +121,6 @@ def test_layers_of_all_workers_are_added(
 
 def test_some_unquantized_layers_are_no_fault() -> None:
     assert check_kernels(Workers(PLAIN | INT8), config("compressed-tensors"), ()) == PLAIN | INT8
-
-
-def test_an_unexpected_kernel_is_a_warning() -> None:
-    assert why_unexpected(INT8, ("CPUInt8ScaledMMLinearKernel",)) == ""
-    assert why_unexpected(INT8, ()) == ""
-    assert "expected CPUWNA16LinearKernel" in why_unexpected(INT8, ("CPUWNA16LinearKernel",))
 
 
 @pytest.mark.parametrize("workers", [None, Workers(RuntimeError("gone")), Workers()])
