@@ -141,15 +141,21 @@ class Engine:
         seconds: float,
     ) -> tuple[StepSample, EngineLoad]:
         observer, controller = self.observer, self.controller
-        observer.begin(SimpleNamespace(running=requests))
-        load = observer.measure_load(output, requests, num_waiting=0, ceiling=controller.ceiling())
+        scheduler = SimpleNamespace(
+            running=requests,
+            requests=requests,
+            get_request_counts=lambda: (len(requests), 0),
+            has_requests=lambda: True,
+        )
+        observer.begin(scheduler)
+        load = observer.measure_load(output, scheduler, ceiling=controller.ceiling())
         controller.plan(load)
         observer.step_scheduled(output, load, length)
         self.now_s += seconds
         if found:
             _, drafted, accepted = zip(*found, strict=True)
             controller.count_drafts(drafted, accepted)
-        scheduler = SimpleNamespace(requests=after, has_requests=lambda: True)
+        scheduler.requests = after
         finished = observer.step_finished(output, scheduler)
         assert finished is not None
         sample = observer.make_sample(finished, after, verified=found)

@@ -15,6 +15,7 @@ change is guarded by the controller's lock and applies from the next planned ste
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -59,22 +60,25 @@ def answer(line: bytes, controlled: Controllable) -> dict[str, Any]:
         request = json.loads(line)
     except (ValueError, RecursionError) as error:
         return {"ok": False, "error": f"the line is not JSON: {error}"}
-    if not isinstance(request, dict):
-        return {"ok": False, "error": f"the line is {request!r}; it must be a JSON object"}
-    command = dict(request)
-    operation = command.pop("op", None)
-    if operation not in ("state", "set", "record"):
-        return {"ok": False, "error": f"op is {operation!r}; it must be state, set or record"}
     try:
-        if operation == "record":
-            return {"ok": True, "state": controlled.record(command)}
-        if operation == "set":
-            controlled.set(command)
-        elif command:
-            return {"ok": False, "error": f"state takes no key {sorted(command)[0]!r}"}
+        return {"ok": True, "state": _carry_out(request, controlled)}
     except ValueError as error:
         return {"ok": False, "error": str(error)}
-    return {"ok": True, "state": controlled.state()}
+
+
+def _carry_out(request: Any, controlled: Controllable) -> dict[str, Any]:
+    if not isinstance(request, dict):
+        raise ValueError(f"the line is {request!r}; it must be a JSON object")
+    operation = request.pop("op", None)
+    if operation == "record":
+        return controlled.record(request)
+    if operation == "set":
+        controlled.set(request)
+    elif operation != "state":
+        raise ValueError(f"op is {operation!r}; it must be state, set or record")
+    elif request:
+        raise ValueError(f"state takes no key {sorted(request)[0]!r}")
+    return controlled.state()
 
 
 class ControlServer:
@@ -148,9 +152,5 @@ def _remove_dead_socket(path: str) -> None:
         return
     with socket.socket(socket.AF_UNIX) as probe:
         probe.settimeout(1.0)
-        try:
-            probe.connect(path)
-        except ConnectionRefusedError:
+        if probe.connect_ex(path) == errno.ECONNREFUSED:
             Path(path).unlink(missing_ok=True)
-        except OSError as error:
-            logger.debug("Governor: cannot determine whether %s is in use: %s", path, error)

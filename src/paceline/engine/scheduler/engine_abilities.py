@@ -20,8 +20,6 @@ class EngineAbilities:
     drafter_rests: bool = False
     """The draft model is skipped at length 0 and backfills its KV cache when drafting resumes."""
     reports_confidences: bool = False
-    """All workers can report confidences (`worker.early_stop`)."""
-    can_end_early: bool = True
-    """Workers that report confidences can also end drafts early."""
+    """All workers can report confidences, and end drafts early (`worker.early_stop`)."""
     sampler_fault: str | None = None
     """Why sampled requests must not be speculated; None when they may."""

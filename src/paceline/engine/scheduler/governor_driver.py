@@ -7,7 +7,7 @@ module calls them in the right order and applies the plan to the step's output.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from paceline.engine.calibration.start import Calibration
@@ -18,7 +18,13 @@ from paceline.engine.scheduler.control_channel import ControlServer
 from paceline.engine.scheduler.draft_length_controller import DraftLengthController
 from paceline.engine.scheduler.engine_abilities import EngineAbilities
 from paceline.engine.scheduler.observer import ScheduledStep, StepObserver, VerifiedDraft
-from paceline.engine.scheduler.reported_drafts import ReportedDrafts, is_ordered, shorten
+from paceline.engine.scheduler.reported_drafts import (
+    choose_widths,
+    is_ordered,
+    order_drafts,
+    report_of,
+    shorten,
+)
 from paceline.engine.scheduler.request_ledger import RequestLedger
 from paceline.engine.scheduler.request_parameters import UNREADABLE, cap_of, class_of
 from paceline.engine.scheduler.step_clock import FinishedStep
@@ -55,9 +61,8 @@ class GovernorDriver:
         self._abilities = abilities
         self._ledger = RequestLedger()
         self._observer = StepObserver(abilities, self._ledger)
-        self._drafts = ReportedDrafts(
-            controller, self._ledger, is_possible=abilities.reports_confidences
-        )
+        self._reports_confidences = abilities.reports_confidences  # False after a failure, too
+        self._confidences: Mapping[str, Sequence[float]] = {}  # of drafts not yet verified
         fault = abilities.sampler_fault
         self._facts = {
             "sampled_speculation": "on" if fault is None else f"off: {fault}",
@@ -109,9 +114,8 @@ class GovernorDriver:
         cap: int | None = 0
         class_name = UNREADABLE
         parameters = request.sampling_params
-        with self._controller.noting_errors("reading a request's cap"):
+        with self._controller.noting_errors("reading a request's parameters"):
             cap = cap_of(parameters, reproducible_seeds=self._reproducible_seeds)
-        with self._controller.noting_errors("reading a request's class"):
             class_name = class_of(parameters)
         self._ledger.add(request.request_id, class_name, cap)
         self._record(lambda recorder: recorder.request_added(request, cap))
@@ -140,14 +144,14 @@ class GovernorDriver:
         try:
             load = self._observer.measure_load(
                 output,
-                scheduler.requests,
-                num_waiting=scheduler.get_request_counts()[1],
+                scheduler,
                 ceiling=self._controller.ceiling(),
-                reports_confidences=self._drafts.is_possible,
+                reports_confidences=self._reports_confidences,
             )
             plan = self._plan(output, load)
             self._observer.step_scheduled(output, load, plan.draft_length)
-            self._drafts.order(output, plan)
+            if self._reports_confidences:
+                order_drafts(output, plan, self._ledger)
         except Exception as error:  # noqa: BLE001 - serving continues with the static setting
             plan = self._controller.fall_back("scheduling", error)
             self._ledger.ask(output.num_scheduled_tokens, plan.draft_length)
@@ -210,7 +214,12 @@ class GovernorDriver:
             if finished is None:
                 return
             sample = self._observer.make_sample(
-                finished, scheduler.requests, verified=verified, kept=kept, num_passes=num_passes
+                finished,
+                scheduler.requests,
+                verified=verified,
+                confidences=self._confidences,
+                num_passes=num_passes,
+                kept=kept,
             )
             self._controller.observe(sample)
             with self._controller.noting_errors("watching acceptance"):
@@ -263,9 +272,12 @@ class GovernorDriver:
         batch when one request is near the context limit.
         """
         request_ids, drafts = draft_token_ids.req_ids, draft_token_ids.draft_token_ids
-        confidences = None
-        with self._controller.noting_errors("ending drafts early"):
-            confidences = self._drafts.read(draft_token_ids)
+        report = report_of(draft_token_ids)
+        confidences = report.confidences
+        if report.failure:
+            self._reports_confidences = False
+            with self._controller.noting_errors("ending drafts early"):
+                raise RuntimeError(report.failure)
         if self._finish_step is not None:
             self._finish_step(num_passes=None if confidences is None else confidences.shape[1])
         self._observer.note_drafts(request_ids, has_any=any(drafts))
@@ -273,8 +285,12 @@ class GovernorDriver:
         if max(map(len, drafts), default=0) > min(asked, default=0):
             for request_id, length in zip(request_ids, asked, strict=True):
                 shorten(scheduler.requests.get(request_id), length)
-        with self._controller.noting_errors("verifying a part of the drafts"):
-            self._drafts.choose_widths(request_ids, confidences, scheduler.requests)
+        self._confidences = {}
+        if confidences is not None:
+            with self._controller.noting_errors("verifying a part of the drafts"):
+                self._confidences = choose_widths(
+                    self._controller, self._ledger, request_ids, confidences, scheduler.requests
+                )
 
 
 def _category_of(request: Any) -> str:

@@ -37,7 +37,7 @@ from paceline.engine.scheduler.refusals import (
     refuse_unreported_trims,
 )
 from paceline.engine.scheduler.settings import PluginSettings
-from paceline.engine.worker.early_stop import can_end_early, why_not_in_worker
+from paceline.engine.worker.early_stop import why_not_in_worker
 from paceline.engine.worker.resting_draft import drafter_rests
 from paceline.engine.worker.trimmed_drafts import report_from_worker
 from paceline.engine.worker.v2_draft_length import patch_worker
@@ -144,7 +144,6 @@ def _find_abilities(
         always_drafts_maximum=drafter.mode == "trimmed",
         drafter_rests=drafter_rests(vllm_config, scheduler.kv_cache_config),
         reports_confidences=not why_unreported,
-        can_end_early=can_end_early(vllm_config),
         sampler_fault=sampler_fault,
     )
 

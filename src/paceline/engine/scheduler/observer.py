@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
-from itertools import compress, filterfalse
+from itertools import compress, filterfalse, repeat
 from operator import attrgetter, itemgetter, lt
+from types import MappingProxyType
 from typing import Any
 
 from paceline.engine.scheduler.engine_abilities import EngineAbilities
@@ -20,6 +21,7 @@ from paceline.governor.values import EngineLoad, StepSample
 VerifiedDraft = tuple[str, int, int]
 """Request id, number of draft tokens verified for it, and number of these accepted."""
 
+_NONE: Mapping[str, Any] = MappingProxyType({})
 _Verdicts = tuple[tuple[str, ...], tuple[int, ...], tuple[int, ...]]
 _NOT_JUDGED: _Verdicts = ((), (), ())
 
@@ -66,18 +68,18 @@ class StepObserver:
     def measure_load(
         self,
         output: Any,
-        requests: Mapping[str, Any],
+        scheduler: Any,
         *,
-        num_waiting: int,
         ceiling: int,
         reports_confidences: bool = False,
     ) -> EngineLoad:
         """Return the load of the step just scheduled, before vLLM advances its requests.
 
-        `ceiling` is the operator's. `reports_confidences`: the workers still report them.
+        `ceiling` is the operator's; it is lowered to the highest cap of the requests that yield a
+        token, if all have one. `reports_confidences`: the workers still report them.
         """
         num_scheduled = output.num_scheduled_tokens
-        scheduled = list(map(requests.__getitem__, num_scheduled))
+        scheduled = list(map(scheduler.requests.__getitem__, num_scheduled))
         computed = list(map(_num_computed_tokens, scheduled))
         self._num_draft_tokens, prefill_tokens = count_prompt_tokens(output)
         decoding: Collection[str] = num_scheduled
@@ -88,17 +90,18 @@ class StepObserver:
         drafting, caps = decoding, self._ledger.capped(decoding)
         if 0 in caps.values():
             drafting = {name for name in decoding if caps.get(name) != 0}
+        is_capped = len(caps) == len(decoding) > 0
         return EngineLoad(
             num_requests=len(num_scheduled),
             context_tokens=sum(computed),
             prefill_tokens=prefill_tokens,
-            num_waiting=num_waiting,
-            max_draft_length=self._ledger.ceiling(num_scheduled, ceiling),
+            num_waiting=scheduler.get_request_counts()[1],
+            max_draft_length=min(ceiling, max(caps.values())) if is_capped else ceiling,
             allowed_lengths=self._abilities.allowed_lengths,
             num_prefilling=len(num_scheduled) - len(decoding),
             num_undrafted=len(decoding) - len(drafting),
             reports_confidences=reports_confidences,
-            ends_drafts_early=reports_confidences and self._abilities.can_end_early,
+            ends_drafts_early=reports_confidences,
             classes=self._ledger.count_classes(drafting),
         )
 
@@ -137,13 +140,15 @@ class StepObserver:
         requests: Mapping[str, Any],
         *,
         verified: Sequence[VerifiedDraft],
+        confidences: Mapping[str, Sequence[float]] = _NONE,
         num_passes: int | None = None,
-        kept: Mapping[str, int] | None = None,
+        kept: Mapping[str, int] = _NONE,
     ) -> StepSample:
         """Return the sample of a finished step. Call it once, before the step's drafts are noted.
 
         `verified`: the drafts of this step, in order, without grammar-invalid tokens and without
-        empty drafts; never more accepted than verified. `num_passes`: tokens that the step drafted
+        empty drafts; never more accepted than verified. `confidences`: of each request's draft
+        tokens, perhaps more than were verified. `num_passes`: tokens that the step drafted
         for each request; None where it drafted to the planned length. `kept`: the draft tokens of
         each request that were verified, where vLLM left some out; `verified` has these.
         """
@@ -170,7 +175,7 @@ class StepObserver:
             judged=judged,
             requested=() if asked.count(longest) == len(asked) else asked,
             classes=ledger.classes_of(judged),
-            confidences=ledger.take_confidences(judged, drafted),
+            confidences=_confidences_of(judged, drafted, confidences),
             num_prefilling=load.num_prefilling,
             # Under asynchronous scheduling a request that ended is still in the next step.
             num_ended=len(gone - self._gone),
@@ -216,6 +221,17 @@ class StepObserver:
             return verified
         drafts = {draft[0]: draft for draft in verified} | empty
         return [drafts[request_id] for request_id in num_scheduled if request_id in drafts]
+
+
+def _confidences_of(
+    judged: Sequence[str], drafted: Sequence[int], known: Mapping[str, Sequence[float]]
+) -> tuple[tuple[float, ...], ...]:
+    """Those of the verified tokens of each judged request; empty where one has none."""
+    if not known:
+        return ()
+    rows = map(known.get, judged, repeat(()))
+    found = tuple(tuple(row[:length]) for row, length in zip(rows, drafted, strict=True))
+    return found if tuple(map(len, found)) == drafted else ()
 
 
 def _prefilling(

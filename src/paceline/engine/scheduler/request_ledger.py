@@ -9,35 +9,26 @@ had to wait for a step, it is an older one.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from itertools import repeat
 from typing import Any
 
 _MAX_ABORTED = 1024
 """Requests that may be known although they are gone: finding them costs a look at each."""
 
-Confidences = tuple[tuple[float, ...], ...]
-
 
 class RequestLedger:
     """The requests of one scheduler, kept in its thread.
 
     All of a step's requests are read or written by calls that loop in C; in Python only those that
-    set a cap, or whose drafts come with confidences.
+    set a cap or have a width.
     """
 
     def __init__(self) -> None:
         self._caps: dict[str, int] = {}
         self._classes: dict[str, str] = {}
         self._asked: dict[str, int] = {}
-        self._confidences: dict[str, Sequence[float]] = {}
-        """Of drafts whose verdict is not known."""
-        self._kept: tuple[dict[str, Any], ...] = (
-            self._caps,
-            self._classes,
-            self._asked,
-            self._confidences,
-        )
+        self._kept: tuple[dict[str, Any], ...] = (self._caps, self._classes, self._asked)
 
     def add(self, request_id: str, class_name: str, cap: int | None) -> None:
         """A request arrives; `cap` limits its drafts, None does not."""
@@ -76,13 +67,6 @@ class RequestLedger:
             return {}
         return {request_id: caps[request_id] for request_id in caps.keys() & request_ids}
 
-    def ceiling(self, request_ids: Collection[str], ceiling: int) -> int:
-        """The most tokens that any of the requests may draft, under this ceiling."""
-        capped = self.capped(request_ids)
-        if not capped or len(capped) < len(request_ids):
-            return ceiling
-        return min(ceiling, max(capped.values()))
-
     def ask(self, request_ids: Collection[str], length: int) -> None:
         """A step drafted `length` tokens for each of these requests, or fewer where a cap says."""
         asked = self._asked
@@ -107,24 +91,3 @@ class RequestLedger:
     def asked(self, request_ids: Iterable[str]) -> tuple[int, ...]:
         """Tokens that each of these requests was last asked for; 0 for one that joins."""
         return tuple(map(self._asked.get, request_ids, repeat(0)))
-
-    def keep_confidences(self, request_ids: Iterable[str], rows: Iterable[Sequence[float]]) -> None:
-        """Keep the confidences of new drafts until their verdicts are known."""
-        self._confidences.update(zip(request_ids, rows, strict=True))
-
-    def drop_confidences(self, request_ids: Iterable[str]) -> None:
-        """These requests have new drafts."""
-        if self._confidences:
-            for request_id in request_ids:
-                self._confidences.pop(request_id, None)
-
-    def take_confidences(self, judged: Sequence[str], drafted: Sequence[int]) -> Confidences:
-        """Those of the `drafted` tokens of each judged request; empty where one has none.
-
-        Forgets those of these requests.
-        """
-        if not self._confidences:
-            return ()
-        rows = [self._confidences.pop(name, ()) for name in judged]
-        found = tuple(tuple(row[:length]) for row, length in zip(rows, drafted, strict=True))
-        return found if tuple(map(len, found)) == tuple(drafted) else ()

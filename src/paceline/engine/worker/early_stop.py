@@ -4,8 +4,7 @@ In a step with a `DraftOrder`, the confidences of each pass go to a `DraftingRou
 no more, an exception leaves vLLM's loop over the passes, and the tokens drawn so far are the
 proposal. The probabilities they were drawn from are kept with them, so that rejection sampling
 stays exact. The confidences return to the scheduler, which chooses how many tokens of each request
-are verified. On GPUs drafting does not end early: the host would have to wait for every pass. The
-confidences of all passes are read at once, with the draft tokens.
+are verified.
 
 For drafters that draft token by token through `SpecDecodeBaseProposer`, under synchronous
 scheduling: drafts of asynchronous steps have a fixed length. With tensor parallelism the first rank
@@ -26,6 +25,7 @@ import numpy as np
 from paceline.engine.compat.model_runner_loading import when_model_runner_loads
 from paceline.engine.compat.wrapping import fits, is_wrapped, wrap_once
 from paceline.engine.worker.draft_orders import ORDER, REPORT, DraftOrder, DraftReport
+from paceline.governor.acceptance.confidence_map import Floats
 from paceline.governor.drafting.drafting_round import DraftingRound
 
 logger = logging.getLogger("vllm.paceline.early_stop")
@@ -43,32 +43,27 @@ def apply() -> bool:
     return when_model_runner_loads(_wrap)
 
 
-def can_end_early(vllm_config: Any) -> bool:
-    """Return whether workers that report confidences can also end drafts early."""
-    return bool(vllm_config.device_config.device_type == "cpu")
-
-
 def why_not_in_worker(worker: Any) -> str:
-    """In the worker: return why it cannot report confidences; "" if it can."""
+    """In the worker: return why it cannot report confidences and end drafts early; "" if it can."""
     runner = worker.model_runner
     if not is_wrapped(getattr(type(runner), "take_draft_token_ids", None), _PART):
         return "this model runner is not wrapped"
-    config = runner.vllm_config
-    if config.parallel_config.pipeline_parallel_size > 1:
-        return "pipeline parallelism is untested"
-    speculative = config.speculative_config
-    drafter = type(runner.drafter)
-    if speculative.method not in _METHODS or speculative.parallel_drafting:
-        return f"{speculative.method} does not draft token by token"
-    if not is_wrapped(drafter.propose, _PART) or "_greedy_sample" in vars(drafter):
-        return f"{drafter.__name__} drafts in a way of its own"
-    if config.scheduler_config.async_scheduling:
-        return "drafts have a fixed length under asynchronous scheduling"
-    if speculative.use_heterogeneous_vocab or speculative.use_local_argmax_reduction:
-        return "the draft model's probabilities over the target's vocabulary are not computed"
-    if config.parallel_config.data_parallel_size > 1:
-        return "ranks of data parallelism draft equally many tokens"
-    return ""
+    config, drafter = runner.vllm_config.speculative_config, type(runner.drafter)
+    reasons = {
+        f"{config.method} does not draft token by token": (
+            config.method not in _METHODS or config.parallel_drafting
+        ),
+        f"{drafter.__name__} drafts in a way of its own": (
+            not is_wrapped(drafter.propose, _PART) or "_greedy_sample" in vars(drafter)
+        ),
+        "drafts have a fixed length under asynchronous scheduling": (
+            runner.vllm_config.scheduler_config.async_scheduling
+        ),
+        "the draft model's probabilities over the target's vocabulary are not computed": (
+            config.use_heterogeneous_vocab or config.use_local_argmax_reduction
+        ),
+    }
+    return next((reason for reason, holds in reasons.items() if holds), "")
 
 
 def _wrap() -> None:
@@ -92,13 +87,12 @@ class _StepPasses:
     """The passes of one step on one rank."""
 
     def __init__(self, runner: Any, order: DraftOrder, max_passes: int) -> None:
-        self._order = order
         self._max_passes = max_passes
         self._group = _tensor_parallel_group()
         self._round: DraftingRound | None = None
         self._token_ids: list[Any] = []
         self._probs: list[Any] = []
-        self._confidences: list[Any] = []
+        self._confidences: list[Floats] = []
         self._failure = ""
         if self._group is None or self._group.rank_in_group == 0:
             with self._noting_failure():
@@ -111,14 +105,13 @@ class _StepPasses:
         self._probs.append(probs)
         if self._round is not None and not self._failure:
             with self._noting_failure():
-                confidences = confidences_of(probs, logits)
+                confidences = confidences_of(probs, logits).numpy()
                 self._confidences.append(confidences)
-                if self._order.rule.ends_early:
-                    self._round.add_pass(confidences.numpy())
+                self._round.add_pass(confidences)
 
     def wants_more(self) -> bool:
         """Whether the ranks run another pass; waits for the first rank's answer."""
-        if len(self._token_ids) >= self._max_passes or not self._order.rule.ends_early:
+        if len(self._token_ids) >= self._max_passes:
             return True  # vLLM's loop ends by itself
         wants_more = True
         if self._round is not None and not self._failure:
@@ -136,15 +129,9 @@ class _StepPasses:
 
     def report(self) -> DraftReport | None:
         """What the scheduler learns; None where nothing was drafted, and on other ranks."""
-        import torch
-
-        confidences = None
-        if self._confidences and not self._failure:
-            with self._noting_failure():
-                confidences = torch.stack(self._confidences, dim=1).cpu().numpy()
         if self._failure:
             return DraftReport(None, self._failure)
-        return None if confidences is None else DraftReport(confidences)
+        return DraftReport(np.stack(self._confidences, axis=1)) if self._confidences else None
 
     @contextlib.contextmanager
     def _noting_failure(self) -> Iterator[None]:

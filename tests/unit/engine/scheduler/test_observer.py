@@ -66,7 +66,7 @@ class Loop:
         self.requests = dict(requests)
 
     def load(self, output: Output) -> EngineLoad:
-        return self.observer.measure_load(output, self.requests, num_waiting=0, ceiling=8)
+        return self.observer.measure_load(output, scheduler_of(self.requests), ceiling=8)
 
     def schedule(
         self, output: Output, *, at_s: float, draft_length: int, resumes: bool = False
@@ -83,13 +83,25 @@ class Loop:
         verified: dict[str, tuple[int, int]] | None = None,
         has_more_work: bool = True,
     ) -> StepSample | None:
-        scheduler = SimpleNamespace(requests=self.requests, has_requests=lambda: has_more_work)
         with clock_at(at_s):
-            finished = self.observer.step_finished(output, scheduler)
+            finished = self.observer.step_finished(
+                output, scheduler_of(self.requests, has_more_work=has_more_work)
+            )
         if finished is None:
             return None
         drafts = [(request_id, *counts) for request_id, counts in (verified or {}).items()]
         return self.observer.make_sample(finished, self.requests, verified=drafts)
+
+
+def scheduler_of(
+    requests: Mapping[str, Request], *, num_waiting: int = 0, has_more_work: bool = True
+) -> SimpleNamespace:
+    """What the observer reads of vLLM's scheduler."""
+    return SimpleNamespace(
+        requests=requests,
+        get_request_counts=lambda: (len(requests), num_waiting),
+        has_requests=lambda: has_more_work,
+    )
 
 
 @contextmanager
@@ -291,3 +303,43 @@ def test_a_request_prefills_until_its_prompt_ends() -> None:
     sample = loop.finish(output, at_s=1.25, verified={"c": (3, 2)})
     assert sample is not None
     assert sample.num_prefilling == 2
+
+
+@pytest.mark.parametrize(
+    ("caps", "expected"),
+    [({}, 8), ({"a": 1}, 8), ({"a": 1, "b": 2}, 2), ({"a": 9, "b": 0}, 8), ({"a": 0, "b": 0}, 0)],
+)
+def test_nothing_is_planned_beyond_the_highest_cap(caps: dict[str, int], expected: int) -> None:
+    """The ceiling is 8. Another request, whose prompt is not at its end, drafts nothing anyway."""
+    loop = Loop(caps=caps, a=Request(), b=Request(), c=Request(0))
+    assert loop.load(Output({"a": 1, "b": 1, "c": 5})).max_draft_length == expected
+    assert loop.load(Output({"a": 1, "c": 5})).max_draft_length == min(caps.get("a", 8), 8)
+    assert loop.load(Output({"c": 5})).max_draft_length == 8
+
+
+@pytest.mark.parametrize(
+    ("known", "expected"),
+    [
+        ({"a": (0.9, 0.8, 0.7), "b": (0.6, 0.5)}, ((0.9, 0.8), (0.6,))),
+        ({"a": (0.9, 0.8, 0.7)}, ()),
+        ({"a": (0.9, 0.8), "b": ()}, ()),
+        ({}, ()),
+    ],
+)
+def test_confidences_are_those_of_the_verified_tokens(
+    known: dict[str, tuple[float, ...]], expected: tuple[tuple[float, ...], ...]
+) -> None:
+    """Empty where a judged request has none."""
+    loop = Loop(a=Request(), b=Request())
+    before, step = Output({"a": 1, "b": 1}), Output({"a": 3, "b": 2}, {"a": [1, 2], "b": [1]})
+    for output in (before, step):
+        loop.schedule(output, at_s=0.0, draft_length=3)
+        finished = loop.observer.step_finished(output, scheduler_of(loop.requests))
+        assert finished is not None
+        sample = loop.observer.make_sample(
+            finished,
+            loop.requests,
+            verified=[("a", 2, 1), ("b", 1, 1)] if output is step else [],
+            confidences=known,
+        )
+    assert sample.confidences == expected

@@ -8,7 +8,7 @@ from paceline.engine.scheduler.engine_abilities import EngineAbilities
 from paceline.engine.scheduler.observer import StepObserver
 from paceline.engine.scheduler.request_ledger import RequestLedger
 from paceline.governor.values import StepSample
-from unit.engine.scheduler.test_observer import Loop, Output, Request
+from unit.engine.scheduler.test_observer import Loop, Output, Request, scheduler_of
 
 
 def drafts(num: int, *names: str) -> Output:
@@ -142,21 +142,9 @@ def test_where_no_request_takes_drafts_there_are_no_classes() -> None:
     assert (load.num_undrafted, load.num_drafting, load.classes) == (1, 0, {})
 
 
-@pytest.mark.parametrize(
-    ("reports_confidences", "can_end_early", "ends_drafts_early"),
-    [(True, True, True), (True, False, False), (False, True, False)],
-)
-def test_drafts_end_early_where_workers_report_confidences_and_can_end_them(
-    reports_confidences: bool, can_end_early: bool, ends_drafts_early: bool
-) -> None:
-    abilities = EngineAbilities(8, "draft_model", can_end_early=can_end_early)
-    observer = StepObserver(abilities, RequestLedger())
-    load = observer.measure_load(
-        drafts(0, "a"),
-        {"a": Request()},
-        num_waiting=0,
-        ceiling=8,
-        reports_confidences=reports_confidences,
+@pytest.mark.parametrize("reports", [True, False])
+def test_drafts_end_early_where_workers_report_confidences(reports: bool) -> None:
+    load = StepObserver(EngineAbilities(8, "draft_model"), RequestLedger()).measure_load(
+        drafts(0, "a"), scheduler_of({"a": Request()}), ceiling=8, reports_confidences=reports
     )
-    assert load.reports_confidences == reports_confidences
-    assert load.ends_drafts_early == ends_drafts_early
+    assert (load.reports_confidences, load.ends_drafts_early) == (reports, reports)

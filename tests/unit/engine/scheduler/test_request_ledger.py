@@ -1,4 +1,4 @@
-"""What is known of requests over steps: tokens asked for, caps, classes and confidences."""
+"""What is known of requests over steps: tokens asked for, caps and classes."""
 
 from __future__ import annotations
 
@@ -51,14 +51,6 @@ def test_a_cap_limits_what_is_asked() -> None:
     assert ledger.asked("abc") == (1, 3, 3)
 
 
-@pytest.mark.parametrize(
-    ("caps", "expected"),
-    [({}, 4), ({"a": 1}, 4), ({"a": 1, "b": 2}, 2), ({"a": 9, "b": 0}, 4), ({"a": 0, "b": 0}, 0)],
-)
-def test_nothing_is_planned_beyond_the_highest_cap(caps: dict[str, int], expected: int) -> None:
-    assert with_caps(**caps).ceiling("ab", 4) == expected
-
-
 def test_widths_are_what_was_asked() -> None:
     """A width beyond the request's cap, or beyond what was drafted, is not."""
     ledger = with_caps(a=1)
@@ -83,25 +75,23 @@ def full(names: Sequence[str]) -> RequestLedger:
     """A ledger that knows everything of these requests."""
     ledger = with_caps(**dict.fromkeys(names, 1))
     ledger.ask(names, 1)
-    ledger.keep_confidences(names, [(0.5,)] * len(names))
     return ledger
 
 
 def known(ledger: RequestLedger, names: Sequence[str]) -> list[bool]:
-    """Whether caps, asked tokens, classes and confidences of all these requests are known."""
+    """Whether caps, asked tokens and classes of all these requests are known."""
     return [
         len(ledger.capped(names)) == len(names),
         sum(ledger.asked(names)) == len(names),
         ledger.classes_of(names) != (),
-        ledger.take_confidences(names, [1] * len(names)) != (),
     ]
 
 
 def test_requests_that_ended_are_forgotten() -> None:
     ledger = full("abc")
     ledger.forget("bx")
-    assert known(ledger, "b") == [False] * 4
-    assert known(ledger, "ac") == [True] * 4
+    assert known(ledger, "b") == [False] * 3
+    assert known(ledger, "ac") == [True] * 3
 
 
 @pytest.mark.parametrize(("num_aborted", "is_kept"), [(1024, True), (1025, False)])
@@ -110,8 +100,8 @@ def test_up_to_1024_aborted_requests_are_kept(num_aborted: int, is_kept: bool) -
     names = numbers(num_aborted + 1)
     ledger = full(names)
     ledger.forget_aborted({"0": None})
-    assert known(ledger, names[1:]) == [is_kept] * 4
-    assert known(ledger, names[:1]) == [True] * 4
+    assert known(ledger, names[1:]) == [is_kept] * 3
+    assert known(ledger, names[:1]) == [True] * 3
 
 
 def test_after_a_length_of_0_nothing_is_asked() -> None:
@@ -124,10 +114,9 @@ def test_after_a_length_of_0_nothing_is_asked() -> None:
 def test_a_request_with_the_id_of_an_ended_one_is_another() -> None:
     ledger = with_caps(a=1)
     ledger.ask("a", 3)
-    ledger.keep_confidences("a", [(0.5,)])
     ledger.add("a", "sampled", None)
     assert (ledger.capped("a"), ledger.asked("a")) == ({}, (0,))
-    assert (ledger.classes_of("a"), ledger.take_confidences("a", [1])) == (("sampled",), ())
+    assert ledger.classes_of("a") == ("sampled",)
 
 
 def test_requests_are_counted_by_class() -> None:
@@ -144,17 +133,3 @@ def test_where_one_class_is_unknown_none_is_reported(request_ids: Collection[str
     ledger = with_caps(a=None)
     assert ledger.count_classes(request_ids) == {}
     assert ledger.classes_of(request_ids) == ()
-
-
-def test_confidences_are_those_of_the_verified_tokens_and_taken_once() -> None:
-    ledger = RequestLedger()
-    ledger.keep_confidences("ab", [(0.9, 0.8), (0.7, 0.6)])
-    assert ledger.take_confidences("ba", [1, 2]) == ((0.7,), (0.9, 0.8))
-    assert ledger.take_confidences("ba", [1, 2]) == ()
-
-
-def test_where_one_request_has_no_confidences_none_are_reported() -> None:
-    ledger = RequestLedger()
-    ledger.keep_confidences("ab", [(0.9, 0.8), (0.7, 0.6)])
-    ledger.drop_confidences("b")
-    assert ledger.take_confidences("ab", [1, 1]) == ()

@@ -20,7 +20,7 @@ from paceline.policy_simulator.engine.simulated_engine import SimulatedEngine
 from paceline.policy_simulator.engine.simulated_step import SimulatedStep
 from paceline.policy_simulator.machines.machine import Machine
 from paceline.policy_simulator.traffic.phases import OpenLoop, Phase
-from unit.engine.scheduler.test_observer import clock_at
+from unit.engine.scheduler.test_observer import clock_at, scheduler_of
 from unit.policy_simulator.setups import Recorder, linear, machine, text
 
 
@@ -80,10 +80,7 @@ class RetoldEngine(SimulatedEngine):
             for name, count, prompt in zip(names, before.tolist(), prompts, strict=True)
         }
         load = self.observer.measure_load(
-            output,
-            requests,
-            num_waiting=step.load.num_waiting,
-            ceiling=ceiling,
+            output, scheduler_of(requests, num_waiting=step.load.num_waiting), ceiling=ceiling
         )
         with clock_at(step.scheduled_s):
             self.observer.begin(SimpleNamespace(running=names))
@@ -115,7 +112,7 @@ class RetoldEngine(SimulatedEngine):
                 requests[name] = Request()
             if verified:
                 drafts.append((name, verified, accepted_here))
-        scheduler = SimpleNamespace(requests=requests, has_requests=lambda: self._is_back_to_back)
+        scheduler = scheduler_of(requests, has_more_work=self._is_back_to_back)
         with clock_at(self._now_s):
             finished = self.observer.step_finished(self._outputs.pop(id(step)), scheduler)
         assert finished is not None
