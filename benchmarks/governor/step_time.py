@@ -158,7 +158,9 @@ class Engine:
         scheduler.requests = after
         finished = observer.step_finished(output, scheduler)
         assert finished is not None
-        sample = observer.make_sample(finished, after, verified=found)
+        sample = observer.make_sample(
+            finished, after, verified=found, confidences={}, num_passes=None, kept={}
+        )
         controller.observe(sample)
         return sample, load
 

@@ -17,13 +17,12 @@ from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.scheduler import Scheduler
 
 from paceline.engine.compat.executor import find_executor
+from paceline.engine.compat.linear_kernels import check_kernels
 from paceline.engine.scheduler.compact_json import disable_json_whitespace
 from paceline.engine.scheduler.governor_driver import GovernorDriver
 from paceline.engine.scheduler.governor_start import start_governor
-from paceline.engine.scheduler.pacing_start import start_pacing
-from paceline.engine.scheduler.prefill_pacing import SchedulerPacing
+from paceline.engine.scheduler.prefill_pacing import SchedulerPacing, start_pacing
 from paceline.engine.scheduler.settings import parse_settings
-from paceline.engine.worker.linear_kernels import check_kernels
 
 logger = logging.getLogger("vllm.paceline.scheduler")
 

@@ -27,6 +27,8 @@ from paceline.policy_registry import create_policy
 
 logger = logging.getLogger("vllm.paceline.controller")
 
+_TYPES = {"reason": str, "rule": DraftRule | None, "expected_tokens_per_s": float | int | None}
+"""Types in a `DraftPlan`, which an installed policy may not keep to."""
 _SETTABLE = ("policy", "policy_parameters", "draft_length", "ceiling")
 
 
@@ -289,13 +291,10 @@ def _check_plan(plan: DraftPlan, longest: int) -> None:
             f"the policy planned draft length {plan.draft_length!r}; it must be a whole number "
             f"from 0 to {longest}"
         )
-    if not isinstance(plan.reason, str):
-        raise TypeError(f"the reason of the plan is {plan.reason!r}; it must be a text")
-    if not isinstance(plan.rule, DraftRule | None):
-        raise TypeError(f"the rule of the plan is {plan.rule!r}; it must be a DraftRule or None")
-    expected = plan.expected_tokens_per_s
-    if not isinstance(expected, float | int | None):
-        raise TypeError(f"expected_tokens_per_s is {expected!r}; it must be a float or None")
+    for name, kind in _TYPES.items():
+        value = getattr(plan, name)
+        if not isinstance(value, kind):
+            raise TypeError(f"the plan's {name} is {value!r}; it must be of the type {kind}")
 
 
 def _check_widths(widths: Sequence[int], confidences: Floats) -> None:

@@ -22,12 +22,12 @@ from paceline.engine.scheduler.reported_drafts import (
     choose_widths,
     is_ordered,
     order_drafts,
-    report_of,
     shorten,
 )
 from paceline.engine.scheduler.request_ledger import RequestLedger
 from paceline.engine.scheduler.request_parameters import UNREADABLE, cap_of, class_of
 from paceline.engine.scheduler.step_clock import FinishedStep
+from paceline.engine.worker.draft_orders import REPORT, DraftReport
 from paceline.engine.worker.trimmed_drafts import verified_lengths
 from paceline.governor.values import DraftPlan, EngineLoad
 
@@ -272,9 +272,9 @@ class GovernorDriver:
         batch when one request is near the context limit.
         """
         request_ids, drafts = draft_token_ids.req_ids, draft_token_ids.draft_token_ids
-        report = report_of(draft_token_ids)
-        confidences = report.confidences
-        if report.failure:
+        report: DraftReport | None = getattr(draft_token_ids, REPORT, None)
+        confidences = None if report is None else report.confidences
+        if report is not None and report.failure:
             self._reports_confidences = False
             with self._controller.noting_errors("ending drafts early"):
                 raise RuntimeError(report.failure)

@@ -10,7 +10,6 @@ from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import compress, filterfalse, repeat
 from operator import attrgetter, itemgetter, lt
-from types import MappingProxyType
 from typing import Any
 
 from paceline.engine.scheduler.engine_abilities import EngineAbilities
@@ -21,7 +20,6 @@ from paceline.governor.values import EngineLoad, StepSample
 VerifiedDraft = tuple[str, int, int]
 """Request id, number of draft tokens verified for it, and number of these accepted."""
 
-_NONE: Mapping[str, Any] = MappingProxyType({})
 _Verdicts = tuple[tuple[str, ...], tuple[int, ...], tuple[int, ...]]
 _NOT_JUDGED: _Verdicts = ((), (), ())
 
@@ -66,12 +64,7 @@ class StepObserver:
         self._gone: frozenset[str] = frozenset()  # of the step that finished last
 
     def measure_load(
-        self,
-        output: Any,
-        scheduler: Any,
-        *,
-        ceiling: int,
-        reports_confidences: bool = False,
+        self, output: Any, scheduler: Any, *, ceiling: int, reports_confidences: bool = False
     ) -> EngineLoad:
         """Return the load of the step just scheduled, before vLLM advances its requests.
 
@@ -140,9 +133,9 @@ class StepObserver:
         requests: Mapping[str, Any],
         *,
         verified: Sequence[VerifiedDraft],
-        confidences: Mapping[str, Sequence[float]] = _NONE,
-        num_passes: int | None = None,
-        kept: Mapping[str, int] = _NONE,
+        confidences: Mapping[str, Sequence[float]],
+        num_passes: int | None,
+        kept: Mapping[str, int],
     ) -> StepSample:
         """Return the sample of a finished step. Call it once, before the step's drafts are noted.
 

@@ -17,11 +17,9 @@ from typing import Any
 
 from paceline.engine.scheduler.draft_length_controller import DraftLengthController
 from paceline.engine.scheduler.request_ledger import RequestLedger
-from paceline.engine.worker.draft_orders import ORDER, REPORT, DraftOrder, DraftReport
+from paceline.engine.worker.draft_orders import ORDER, DraftOrder
 from paceline.governor.acceptance.confidence_map import Floats
 from paceline.governor.values import DraftPlan
-
-_NO_REPORT = DraftReport(None)
 
 
 def order_drafts(output: Any, plan: DraftPlan, ledger: RequestLedger) -> None:
@@ -40,12 +38,6 @@ def order_drafts(output: Any, plan: DraftPlan, ledger: RequestLedger) -> None:
 def is_ordered(output: Any) -> bool:
     """Return whether the step with this scheduler output has an order."""
     return hasattr(output, ORDER)
-
-
-def report_of(draft_token_ids: Any) -> DraftReport:
-    """Return the report that came with the drafts; one without confidences where none came."""
-    found: DraftReport = getattr(draft_token_ids, REPORT, _NO_REPORT)
-    return found
 
 
 def choose_widths(

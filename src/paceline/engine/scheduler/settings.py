@@ -104,10 +104,9 @@ def parse_settings(
     load_policies()  # at start, so that switching the policy at run time imports nothing
     try:
         return _parse(given, max_draft_length, environ)
-    except ValidationError as error:
-        raise ValueError(f"{_describe(error)}; {_WHERE}") from None
     except ValueError as error:
-        raise ValueError(f"{error}; {_WHERE}") from None
+        reason = _describe(error) if isinstance(error, ValidationError) else error
+        raise ValueError(f"{reason}; {_WHERE}") from None
 
 
 def _parse(given: Any, max_draft_length: int, environ: Mapping[str, str]) -> PluginSettings:

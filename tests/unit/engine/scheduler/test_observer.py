@@ -90,7 +90,9 @@ class Loop:
         if finished is None:
             return None
         drafts = [(request_id, *counts) for request_id, counts in (verified or {}).items()]
-        return self.observer.make_sample(finished, self.requests, verified=drafts)
+        return self.observer.make_sample(
+            finished, self.requests, verified=drafts, confidences={}, num_passes=None, kept={}
+        )
 
 
 def scheduler_of(
@@ -341,5 +343,7 @@ def test_confidences_are_those_of_the_verified_tokens(
             loop.requests,
             verified=[("a", 2, 1), ("b", 1, 1)] if output is step else [],
             confidences=known,
+            num_passes=None,
+            kept={},
         )
     assert sample.confidences == expected

@@ -116,7 +116,11 @@ class RetoldEngine(SimulatedEngine):
         with clock_at(self._now_s):
             finished = self.observer.step_finished(self._outputs.pop(id(step)), scheduler)
         assert finished is not None
-        self.retold_samples.append(self.observer.make_sample(finished, requests, verified=drafts))
+        self.retold_samples.append(
+            self.observer.make_sample(
+                finished, requests, verified=drafts, confidences={}, num_passes=None, kept={}
+            )
+        )
         names = step.serials.astype(str).tolist()
         self.observer.note_drafts(names, has_any=step.draft_length > 0 and not step.is_behind)
 
