@@ -21,7 +21,7 @@ def test_a_draft_that_broke_the_grammar_from_its_first_token_is_a_draft() -> Non
 
     abilities = EngineAbilities(8, "ngram")
     controller = DraftLengthController(PluginSettings(), abilities)
-    governor = GovernorDriver(controller, abilities, hooks={})
+    governor = GovernorDriver(controller, abilities, facts={})
     stats = SpecDecodingStats.new(8)
     idle = SimpleNamespace(requests={}, has_requests=lambda: False)
     invalid = {}

@@ -21,7 +21,10 @@ def fits(part: str, *, otherwise: str) -> bool:
     misfit = unfit_for(part, check_hooks(part))
     if misfit:
         logger.warning(
-            "Paceline: this vLLM does not fit the hooks of %s: %s. %s", part, misfit, otherwise
+            "Paceline: %s is off, because this vLLM does not fit its hooks: %s. %s",
+            part,
+            misfit,
+            otherwise,
         )
     return not misfit
 

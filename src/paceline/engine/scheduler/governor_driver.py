@@ -10,7 +10,6 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from paceline.engine.calibration.start import Calibration
 from paceline.engine.drift.drift_watch import DriftWatch
 from paceline.engine.recording.recorder import Recorder
 from paceline.engine.recording.session import category_of
@@ -45,14 +44,11 @@ class GovernorDriver:
         controller: DraftLengthController,
         abilities: EngineAbilities,
         *,
-        hooks: Mapping[str, str],
-        kernels: Mapping[str, int] | None = None,
-        calibration: Calibration | None = None,
+        facts: Mapping[str, Any],
         reproducible_seeds: bool = False,
         recorder: Recorder | None = None,
     ) -> None:
-        """Create the driver; `hooks` is the result of `check_hooks`, for `state`, as are `kernels`,
-        the number of linear layers by kernel, and `calibration`, None where no cost was measured.
+        """Create the driver. `facts` are what else `state` shows, found out at the start.
 
         `reproducible_seeds`: requests that sample with a seed are not speculated. `recorder`
         records requests and steps while it is on; None refuses to record.
@@ -63,13 +59,7 @@ class GovernorDriver:
         self._observer = StepObserver(abilities, self._ledger)
         self._reports_confidences = abilities.reports_confidences  # False after a failure, too
         self._confidences: Mapping[str, Sequence[float]] = {}  # of drafts not yet verified
-        fault = abilities.sampler_fault
-        self._facts = {
-            "sampled_speculation": "on" if fault is None else f"off: {fault}",
-            "seams": dict(hooks),  # the key that operators know
-            "kernels": dict(kernels or {}),
-            "costs": "learned while serving" if calibration is None else calibration.message,
-        }
+        self._facts = facts
         self._reproducible_seeds = reproducible_seeds
         self._recorder = recorder
         self._drift = DriftWatch()
@@ -92,9 +82,11 @@ class GovernorDriver:
 
     def state(self) -> dict[str, Any]:
         """Return the state for the control channel. Any thread may call it."""
+        fault = self._abilities.sampler_fault
         return {
             **self._controller.state(),
             **self._facts,
+            "sampled_speculation": "on" if fault is None else f"off: {fault}",
             "drift": self._drift.state(),
             "forecast_step_seconds": list(self._controller.step_seconds()),
         }

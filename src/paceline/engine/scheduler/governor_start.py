@@ -99,9 +99,11 @@ def start_governor(
     driver = GovernorDriver(
         controller,
         abilities,
-        hooks=hooks,
-        kernels=kernels,
-        calibration=calibration,
+        facts={
+            "seams": hooks,  # the key that operators know
+            "kernels": kernels,
+            "costs": "learned while serving" if calibration is None else calibration.message,
+        },
         reproducible_seeds=settings.reproducible_seeds,
         recorder=Recorder(
             settings.recording_file, _header_of(scheduler, controller, abilities, table)

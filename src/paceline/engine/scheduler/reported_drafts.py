@@ -24,9 +24,11 @@ from paceline.governor.values import DraftPlan
 
 def order_drafts(output: Any, plan: DraftPlan, ledger: RequestLedger) -> None:
     """Attach the plan's rule to the step's output, if it has one. The workers must report."""
+    if plan.rule is None or plan.draft_length == 0:
+        return
     request_ids = output.num_scheduled_tokens
     classes = ledger.classes_of(request_ids)
-    if plan.rule is not None and plan.draft_length > 0 and classes:
+    if classes:
         order = DraftOrder(
             rule=plan.rule,
             classes=dict(zip(request_ids, classes, strict=True)),

@@ -54,7 +54,8 @@ def why_not_in_worker(worker: Any) -> str:
             config.method not in _METHODS or config.parallel_drafting
         ),
         f"{drafter.__name__} drafts in a way of its own": (
-            not is_wrapped(drafter.propose, _PART) or "_greedy_sample" in vars(drafter)
+            not is_wrapped(getattr(drafter, "propose", None), _PART)
+            or "_greedy_sample" in vars(drafter)
         ),
         "drafts have a fixed length under asynchronous scheduling": (
             runner.vllm_config.scheduler_config.async_scheduling

@@ -52,8 +52,8 @@ def test_a_part_that_does_not_fit_says_what_happens_otherwise(
     assert fits("early_stop", otherwise="All drafts are verified.") is (misfit == "")
     assert caplog.messages == (
         [
-            "Paceline: this vLLM does not fit the hooks of early_stop: sample is missing. All "
-            "drafts are verified."
+            "Paceline: early_stop is off, because this vLLM does not fit its hooks: sample is "
+            "missing. All drafts are verified."
         ]
         if misfit
         else []

@@ -99,7 +99,7 @@ def make_driver(
     return GovernorDriver(
         controller,
         EngineAbilities(8, "draft_model", **abilities),
-        hooks={"before_schedule": "ok"},
+        facts={"seams": {"before_schedule": "ok"}, "kernels": {}, "costs": "planted"},
         recorder=recorder,
         reproducible_seeds=reproducible_seeds,
     )
