@@ -122,7 +122,6 @@ class StepObserver:
 
     def step_finished(self, output: Any, scheduler: Any) -> FinishedStep[ScheduledStep] | None:
         """Return the step whose results vLLM has processed, timed; None for an unknown one."""
-        self._ledger.forget_aborted(scheduler.requests)
         if self._behind:
             self._behind &= scheduler.requests.keys()
         return self._clock.finished(output, scheduler)
@@ -176,6 +175,7 @@ class StepObserver:
         self._gone = gone
         ledger.ask(step.num_scheduled, step.draft_length)
         ledger.forget(gone)
+        ledger.forget_aborted(requests)
         return sample
 
     def _judge(

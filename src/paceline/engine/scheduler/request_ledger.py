@@ -13,9 +13,6 @@ from collections.abc import Collection, Iterable, Mapping
 from itertools import repeat
 from typing import Any
 
-_MAX_ABORTED = 1024
-"""Requests that may be known although they are gone: finding them costs a look at each."""
-
 
 class RequestLedger:
     """The requests of one scheduler, kept in its thread.
@@ -38,14 +35,14 @@ class RequestLedger:
             self._caps[request_id] = cap
 
     def forget(self, request_ids: Iterable[str]) -> None:
-        """These requests have ended."""
+        """A step ended these requests."""
         for request_id in request_ids:
             for kept in self._kept:
                 kept.pop(request_id, None)
 
     def forget_aborted(self, requests: Mapping[str, Any]) -> None:
-        """Forget all that are not in `requests`, once there are many: no step ended them."""
-        if len(self._classes) > len(requests) + _MAX_ABORTED:
+        """Forget all that are not in `requests`, which have ended without a step."""
+        if len(self._classes) > len(requests):
             self.forget(self._classes.keys() - requests.keys())
 
     def classes_of(self, request_ids: Iterable[str]) -> tuple[str, ...]:

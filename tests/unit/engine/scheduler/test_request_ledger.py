@@ -67,10 +67,6 @@ def test_a_later_step_replaces_widths() -> None:
     assert ledger.asked("ab") == (4, 3)
 
 
-def numbers(end: int) -> list[str]:
-    return [str(number) for number in range(end)]
-
-
 def full(names: Sequence[str]) -> RequestLedger:
     """A ledger that knows everything of these requests."""
     ledger = with_caps(**dict.fromkeys(names, 1))
@@ -94,14 +90,13 @@ def test_requests_that_ended_are_forgotten() -> None:
     assert known(ledger, "ac") == [True] * 3
 
 
-@pytest.mark.parametrize(("num_aborted", "is_kept"), [(1024, True), (1025, False)])
-def test_up_to_1024_aborted_requests_are_kept(num_aborted: int, is_kept: bool) -> None:
-    """Request 0 still runs."""
-    names = numbers(num_aborted + 1)
-    ledger = full(names)
-    ledger.forget_aborted({"0": None})
-    assert known(ledger, names[1:]) == [is_kept] * 3
-    assert known(ledger, names[:1]) == [True] * 3
+def test_requests_that_ended_without_a_step_are_forgotten() -> None:
+    ledger = full("abc")
+    ledger.forget_aborted({"a": None, "b": None, "c": None})
+    assert known(ledger, "abc") == [True] * 3
+    ledger.forget_aborted({"b": None})
+    assert known(ledger, "b") == [True] * 3
+    assert known(ledger, "a") == known(ledger, "c") == [False] * 3
 
 
 def test_after_a_length_of_0_nothing_is_asked() -> None:
