@@ -19,14 +19,13 @@ from paceline.engine.scheduler.engine_abilities import EngineAbilities
 from paceline.engine.scheduler.observer import ScheduledStep, StepObserver, VerifiedDraft
 from paceline.engine.scheduler.reported_drafts import (
     choose_widths,
-    is_ordered,
     order_drafts,
     shorten,
 )
 from paceline.engine.scheduler.request_ledger import RequestLedger
 from paceline.engine.scheduler.request_parameters import UNREADABLE, cap_of, class_of
 from paceline.engine.scheduler.step_clock import FinishedStep
-from paceline.engine.worker.draft_orders import REPORT, DraftReport
+from paceline.engine.worker.draft_orders import ORDER, REPORT, DraftReport
 from paceline.engine.worker.trimmed_drafts import verified_lengths
 from paceline.governor.values import DraftPlan, EngineLoad
 
@@ -182,7 +181,7 @@ class GovernorDriver:
             self._finish, scheduler, output, self.verified, kept=kept, finished=finished
         )
         self.verified = []
-        if is_ordered(output):
+        if hasattr(output, ORDER):
             self._finish_step = finish
         else:
             finish()

@@ -37,11 +37,6 @@ def order_drafts(output: Any, plan: DraftPlan, ledger: RequestLedger) -> None:
         setattr(output, ORDER, order)
 
 
-def is_ordered(output: Any) -> bool:
-    """Return whether the step with this scheduler output has an order."""
-    return hasattr(output, ORDER)
-
-
 def choose_widths(
     controller: DraftLengthController,
     ledger: RequestLedger,
