@@ -162,6 +162,7 @@ class Engine:
             finished, after, verified=found, confidences={}, num_passes=None, kept={}
         )
         controller.observe(sample)
+        observer.settle(finished.noted, after)
         return sample, load
 
 

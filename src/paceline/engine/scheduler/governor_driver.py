@@ -27,7 +27,7 @@ from paceline.engine.scheduler.request_parameters import UNREADABLE, cap_of, cla
 from paceline.engine.scheduler.step_clock import FinishedStep
 from paceline.engine.worker.draft_orders import ORDER, REPORT, DraftReport
 from paceline.engine.worker.trimmed_drafts import verified_lengths
-from paceline.governor.values import DraftPlan, EngineLoad
+from paceline.governor.values import DraftPlan, EngineLoad, StepSample
 
 _NO_DRAFTS = DraftPlan(0, "sampled requests must not be speculated")
 _UNUSED = DraftPlan(0, "no request of the step can use drafts")
@@ -199,30 +199,34 @@ class GovernorDriver:
         """Use what a step shows. `kept`: draft tokens of each request that adaptive verification
         kept; empty where it kept all. `finished`: None for a step that was not noted."""
         self._finish_step = None
+        requests = scheduler.requests
         with self._controller.noting_errors("observing"):
             if verified:
                 verified = self._count(verified, output.num_invalid_spec_tokens, kept)
-            if finished is None:
-                return
-            sample = self._observer.make_sample(
-                finished,
-                scheduler.requests,
-                verified=verified,
-                confidences=self._confidences,
-                num_passes=num_passes,
-                kept=kept,
-            )
-            self._controller.observe(sample)
-            with self._controller.noting_errors("watching acceptance"):
-                self._drift.step_finished(
-                    sample, scheduler.requests, _category_of, self._controller.step_seconds
+            if finished is not None:
+                sample = self._observer.make_sample(
+                    finished,
+                    requests,
+                    verified=verified,
+                    confidences=self._confidences,
+                    num_passes=num_passes,
+                    kept=kept,
                 )
-            scheduled = output.num_scheduled_tokens
-            self._record(
-                lambda recorder: recorder.step_finished(
-                    sample, scheduled, scheduler.requests, self._ledger.capped(scheduled).get
-                )
+                self._controller.observe(sample)
+                self._watch(sample, output.num_scheduled_tokens, requests)
+        if finished is not None:
+            self._observer.settle(finished.noted, requests)
+
+    def _watch(
+        self, sample: StepSample, scheduled: Mapping[str, int], requests: Mapping[str, Any]
+    ) -> None:
+        with self._controller.noting_errors("watching acceptance"):
+            self._drift.step_finished(sample, requests, _category_of, self._controller.step_seconds)
+        self._record(
+            lambda recorder: recorder.step_finished(
+                sample, scheduled, requests, self._ledger.capped(scheduled).get
             )
+        )
 
     def _record(self, add: Callable[[Recorder], None]) -> None:
         """Add to the recording under way, if there is one; an error ends it."""

@@ -47,7 +47,7 @@ class StepObserver:
     """Follows the steps of one scheduler, in the scheduler's thread.
 
     Calls per step, in order: `begin`, `measure_load`, `step_scheduled`, `step_finished`, then
-    `make_sample`, and `note_drafts` under synchronous scheduling.
+    `make_sample` and `settle`, and `note_drafts` under synchronous scheduling.
     """
 
     def __init__(self, abilities: EngineAbilities, ledger: RequestLedger) -> None:
@@ -136,13 +136,13 @@ class StepObserver:
         num_passes: int | None,
         kept: Mapping[str, int],
     ) -> StepSample:
-        """Return the sample of a finished step. Call it once, before the step's drafts are noted.
+        """Return the sample of a finished step. Call it once.
 
         `verified`: the drafts of this step, in order, without grammar-invalid tokens and without
         empty drafts; never more accepted than verified. `confidences`: of each request's draft
-        tokens, perhaps more than were verified. `num_passes`: tokens that the step drafted
-        for each request; None where it drafted to the planned length. `kept`: the draft tokens of
-        each request that were verified, where vLLM left some out; `verified` has these.
+        tokens, perhaps more than were verified. `num_passes`: tokens that the step drafted for each
+        request; None where it drafted to the planned length. `kept`: the draft tokens of each
+        request that were verified, where vLLM left some out; `verified` has these.
         """
         step, load, ledger = finished.noted, finished.noted.load, self._ledger
         gone = frozenset(filterfalse(requests.__contains__, step.num_scheduled))
@@ -152,7 +152,9 @@ class StepObserver:
             of_kept = map(kept.get, judged, asked)
             asked, num_verified = tuple(map(min, asked, of_kept)), sum(kept.values())
         longest = max(asked, default=0)
-        sample = StepSample(
+        # Under asynchronous scheduling a request that ended is still in the next step.
+        num_ended, self._gone = len(gone - self._gone), gone
+        return StepSample(
             num_requests=load.num_requests,
             requested_draft_length=longest,
             drafted=drafted,
@@ -169,14 +171,15 @@ class StepObserver:
             classes=ledger.classes_of(judged),
             confidences=_confidences_of(judged, drafted, confidences),
             num_prefilling=load.num_prefilling,
-            # Under asynchronous scheduling a request that ended is still in the next step.
-            num_ended=len(gone - self._gone),
+            num_ended=num_ended,
         )
-        self._gone = gone
-        ledger.ask(step.num_scheduled, step.draft_length)
-        ledger.forget(gone)
-        ledger.forget_aborted(requests)
-        return sample
+
+    def settle(self, step: ScheduledStep, requests: Mapping[str, Any]) -> None:
+        """Note what a finished step drafted, after its sample and before `note_drafts`; forget the
+        requests that are gone."""
+        self._ledger.ask(step.num_scheduled, step.draft_length)
+        self._ledger.forget(self._gone)
+        self._ledger.forget_aborted(requests)
 
     def _judge(
         self,

@@ -90,9 +90,11 @@ class Loop:
         if finished is None:
             return None
         drafts = [(request_id, *counts) for request_id, counts in (verified or {}).items()]
-        return self.observer.make_sample(
+        sample = self.observer.make_sample(
             finished, self.requests, verified=drafts, confidences={}, num_passes=None, kept={}
         )
+        self.observer.settle(finished.noted, self.requests)
+        return sample
 
 
 def scheduler_of(
@@ -346,4 +348,5 @@ def test_confidences_are_those_of_the_verified_tokens(
             num_passes=None,
             kept={},
         )
+        loop.observer.settle(finished.noted, loop.requests)
     assert sample.confidences == expected

@@ -121,6 +121,7 @@ class RetoldEngine(SimulatedEngine):
                 finished, requests, verified=drafts, confidences={}, num_passes=None, kept={}
             )
         )
+        self.observer.settle(finished.noted, requests)
         names = step.serials.astype(str).tolist()
         self.observer.note_drafts(names, has_any=step.draft_length > 0 and not step.is_behind)
 

@@ -189,7 +189,8 @@ def test_an_error_after_a_step_loses_only_its_sample() -> None:
     driver.after_step(scheduler, output)
     assert (driver.state()["policy_errors_total"], policy.samples) == (1, [])
     run_step(driver, scheduler, Output({"a": 1}))
-    assert len(policy.samples) == 1
+    [sample] = policy.samples
+    assert (sample.requested_draft_length, sample.drafted) == (3, (0,))
 
 
 def test_while_a_resting_drafter_backfills_its_missing_drafts_are_not_judged() -> None:
