@@ -28,6 +28,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -36,8 +37,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.results_file import ResultFile, add_allow_dirty
 from paceline.bench.results.environment import describe_environment
+from paceline.engine.scheduler import step_clock
 from paceline.engine.scheduler.draft_length_controller import DraftLengthController
+from paceline.engine.scheduler.engine_abilities import EngineAbilities
 from paceline.engine.scheduler.observer import StepObserver, VerifiedDraft
+from paceline.engine.scheduler.request_ledger import RequestLedger
 from paceline.engine.scheduler.settings import PluginSettings
 from paceline.governor.policy import ChoosesWidths
 from paceline.governor.values import DraftPlan, EngineLoad, StepSample
@@ -85,18 +89,22 @@ class Engine:
     policy_name: str
     num_requests: int
     random: random.Random
-    observer: StepObserver = field(default_factory=lambda: StepObserver(drafter_rests=False))
     now_s: float = 0.0
     last_length: int = 0
     ids: list[str] = field(default_factory=list)
     started: int = 0
 
     def __post_init__(self) -> None:
+        abilities = EngineAbilities(MAX_DRAFT_LENGTH, "draft_model")
+        self.observer = StepObserver(abilities, RequestLedger())
         self.controller = DraftLengthController(
-            PluginSettings(policy=self.policy_name, draft_length=4, schedule=SCHEDULE),
-            max_draft_length=MAX_DRAFT_LENGTH,
-            method="draft_model",
+            PluginSettings(policy=self.policy_name, draft_length=4, schedule=SCHEDULE), abilities
         )
+        step_clock.time = self  # type: ignore[attr-defined]
+
+    def monotonic(self) -> float:
+        """The time of the simulated engine, which its observer reads."""
+        return self.now_s
 
     def next_step(self) -> Callable[[], tuple[StepSample, EngineLoad]]:
         """Prepare a step and return the governor's work in it as a function.
@@ -120,8 +128,8 @@ class Engine:
         found = [(name, drafted, _accepted(drafted, draw)) for name in self.ids] if drafted else []
         after = {name: request for name, request in requests.items() if draw.random() > _ENDS}
         seconds = 0.03 + 1e-4 * output.total_num_scheduled_tokens + 1e-3 * length
-        started_s, self.now_s = self.now_s, self.now_s + seconds * draw.lognormvariate(0.0, 0.05)
-        return lambda: self._step(output, requests, found, after, length, started_s)
+        seconds *= draw.lognormvariate(0.0, 0.05)
+        return lambda: self._step(output, requests, found, after, length, seconds)
 
     def _step(
         self,
@@ -130,22 +138,31 @@ class Engine:
         found: list[VerifiedDraft],
         after: dict[str, Request],
         length: int,
-        started_s: float,
+        seconds: float,
     ) -> tuple[StepSample, EngineLoad]:
         observer, controller = self.observer, self.controller
-        load = observer.measure_load(
-            output, requests, num_waiting=0, max_draft_length=controller.ceiling()
+        scheduler = SimpleNamespace(
+            running=requests,
+            requests=requests,
+            get_request_counts=lambda: (len(requests), 0),
+            has_requests=lambda: True,
         )
+        observer.begin(scheduler)
+        load = observer.measure_load(output, scheduler, ceiling=controller.ceiling())
         controller.plan(load)
-        observer.step_scheduled(output, load, started_s=started_s, draft_length=length)
+        observer.step_scheduled(output, load, length)
+        self.now_s += seconds
         if found:
             _, drafted, accepted = zip(*found, strict=True)
             controller.count_drafts(drafted, accepted)
-        sample = observer.step_finished(
-            output, after, verified=found, now_s=self.now_s, has_more_work=True, may_speculate=True
+        scheduler.requests = after
+        finished = observer.step_finished(output, scheduler)
+        assert finished is not None
+        sample = observer.make_sample(
+            finished, after, verified=found, confidences={}, num_passes=None, kept={}
         )
-        assert sample is not None
         controller.observe(sample)
+        observer.settle(finished.noted, after)
         return sample, load
 
 

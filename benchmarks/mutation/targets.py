@@ -21,6 +21,14 @@ TESTS: dict[str, tuple[str, ...]] = {
         "engine/scheduler/driver/test_governor_driver.py",
         "engine/scheduler/driver/test_request_caps.py",
     ),
+    "engine/scheduler/prefill_pacing.py": (
+        "engine/scheduler/test_pacing_start.py",
+        "engine/scheduler/test_prefill_pacing.py",
+    ),
+    "engine/scheduler/step_clock.py": (
+        "engine/scheduler/test_observer.py",
+        "engine/scheduler/test_prefill_pacing.py",
+    ),
     "governor/prefill_pacing.py": (
         "governor/test_prefill_pacing.py",
         "governor/test_prefill_pacing_margin.py",

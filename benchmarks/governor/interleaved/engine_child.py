@@ -274,9 +274,9 @@ def main() -> None:
     clock = PausableClock()
     clocked = clock.install()
     scheduler = engine.engine_core.engine_core.scheduler
-    driver = "paceline.engine.scheduler.governor_driver"
-    if getattr(scheduler, "governor", None) is not None and driver not in clocked:
-        raise SystemExit(f"{driver} does not read `time`; a pause would count as a slow step")
+    step_clock = "paceline.engine.scheduler.step_clock"
+    if getattr(scheduler, "governor", None) is not None and step_clock not in clocked:
+        raise SystemExit(f"{step_clock} does not read `time`; a pause would count as a slow step")
 
     def pause() -> None:
         began_s = time.monotonic()

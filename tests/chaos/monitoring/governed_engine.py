@@ -22,6 +22,7 @@ from typing import Any
 
 from paceline.engine.scheduler.control_channel import ControlServer
 from paceline.engine.scheduler.draft_length_controller import DraftLengthController
+from paceline.engine.scheduler.engine_abilities import EngineAbilities
 from paceline.engine.scheduler.settings import PluginSettings
 from paceline.governor.policy import Policy
 from paceline.governor.values import DraftPlan, EngineLoad, StepSample
@@ -70,8 +71,7 @@ class _Governed:
         self._random = random.Random(1)
         self._controller = DraftLengthController(
             PluginSettings(),
-            max_draft_length=_MAX_DRAFT_LENGTH,
-            method="draft_model",
+            EngineAbilities(_MAX_DRAFT_LENGTH, "draft_model"),
             make_policy=_make_policy,
         )
 

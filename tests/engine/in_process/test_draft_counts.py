@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from paceline.engine.scheduler.draft_length_controller import DraftLengthController
+from paceline.engine.scheduler.engine_abilities import EngineAbilities
 from paceline.engine.scheduler.settings import PluginSettings
 
 pytestmark = pytest.mark.engine
@@ -18,15 +19,9 @@ def test_a_draft_that_broke_the_grammar_from_its_first_token_is_a_draft() -> Non
 
     from paceline.engine.scheduler.governor_driver import GovernorDriver
 
-    controller = DraftLengthController(PluginSettings(), max_draft_length=8, method="ngram")
-    governor = GovernorDriver(
-        controller,
-        max_draft_length=8,
-        trims_drafts=False,
-        drafter_rests=False,
-        sampler_fault=None,
-        hooks={},
-    )
+    abilities = EngineAbilities(8, "ngram")
+    controller = DraftLengthController(PluginSettings(), abilities)
+    governor = GovernorDriver(controller, abilities, facts={})
     stats = SpecDecodingStats.new(8)
     idle = SimpleNamespace(requests={}, has_requests=lambda: False)
     invalid = {}

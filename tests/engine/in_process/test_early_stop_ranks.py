@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 import torch
 
+from paceline.engine.compat.executor import patch_workers
+from paceline.engine.compat.wrapping import mark_of
 from paceline.engine.worker import early_stop
 from paceline.engine.worker.draft_orders import DraftOrder
 from paceline.governor.drafting.draft_rule import DraftRule
@@ -116,65 +118,6 @@ def test_the_proposal_keeps_the_probabilities_of_its_tokens(
     assert report.confidences == pytest.approx(np.array([[0.5, 0.8]]))
 
 
-class OnDevice:
-    """A tensor whose values cannot be read before it is on the host."""
-
-    def __init__(self, tensor: torch.Tensor) -> None:
-        self.tensor = tensor
-        self.num_copies = 0
-
-    def amax(self, dim: int) -> OnDevice:
-        return OnDevice(self.tensor.amax(dim))
-
-    def numpy(self) -> None:
-        raise TypeError("planted: a tensor of a GPU has no array")
-
-    def cpu(self) -> torch.Tensor:
-        self.num_copies += 1
-        return self.tensor
-
-
-def test_without_early_ends_confidences_are_read_once_for_all_passes(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Reading them would wait for the GPU after each pass."""
-    rule = replace(RULE, ends_early=False)
-    passes, stacked = passes_of(monkeypatch, None, rule), []
-    first, second = torch.tensor([[0.5, 0.3, 0.2]]), torch.tensor([[0.1, 0.8, 0.1]])
-
-    def stack(parts: list[OnDevice], dim: int) -> OnDevice:
-        stacked.append(OnDevice(torch_stack([part.tensor for part in parts], dim=dim)))
-        return stacked[-1]
-
-    for probs in (first, second):
-        passes.add_pass(TOKEN, OnDevice(probs), None)
-        assert passes.wants_more()
-    torch_stack = torch.stack
-    monkeypatch.setattr(torch, "stack", stack)
-    report = passes.report()
-    assert report is not None
-    assert report.failure == ""
-    assert report.confidences == pytest.approx(np.array([[0.5, 0.8]]))
-    assert [one.num_copies for one in stacked] == [1]
-
-
-def test_an_error_while_confidences_are_read_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The passes had different numbers of requests."""
-    passes = passes_of(monkeypatch, None, replace(RULE, ends_early=False))
-    for probs in (torch.ones((1, 3)), torch.ones((2, 3))):
-        passes.add_pass(TOKEN, probs, None)
-    report = passes.report()
-    assert report is not None
-    assert report.confidences is None
-    assert report.failure.startswith("RuntimeError")
-
-
-@pytest.mark.parametrize(("device_type", "can_end_early"), [("cpu", True), ("cuda", False)])
-def test_drafts_end_early_on_cpus_only(device_type: str, can_end_early: bool) -> None:
-    config = SimpleNamespace(device_config=SimpleNamespace(device_type=device_type))
-    assert early_stop.can_end_early(config) is can_end_early
-
-
 class Drafter:
     """A drafter whose `propose` is wrapped."""
 
@@ -195,7 +138,7 @@ class Runner:
 
 
 for wrapped in (Drafter.propose, Runner.take_draft_token_ids):
-    setattr(wrapped, early_stop._MARK, True)
+    setattr(wrapped, mark_of("early_stop"), True)
 
 
 @pytest.mark.parametrize(
@@ -209,8 +152,6 @@ for wrapped in (Drafter.propose, Runner.take_draft_token_ids):
         ({"async_scheduling": True}, "asynchronous scheduling"),
         ({"use_heterogeneous_vocab": True}, "are not computed"),
         ({"use_local_argmax_reduction": True}, "are not computed"),
-        ({"data_parallel_size": 2}, "data parallelism"),
-        ({"pipeline_parallel_size": 2}, "pipeline parallelism"),
         ({"runner": object}, "not wrapped"),
     ],
 )
@@ -222,8 +163,6 @@ def test_what_cannot_report_is_refused_in_words(changes: dict[str, Any], why: st
             "use_heterogeneous_vocab": False,
             "use_local_argmax_reduction": False,
             "async_scheduling": False,
-            "data_parallel_size": 1,
-            "pipeline_parallel_size": 1,
             "drafter": Drafter(),
             "runner": Runner,
         }
@@ -231,9 +170,7 @@ def test_what_cannot_report_is_refused_in_words(changes: dict[str, Any], why: st
     )
     runner = settings.runner()
     if isinstance(runner, Runner):
-        config = SimpleNamespace(
-            speculative_config=settings, scheduler_config=settings, parallel_config=settings
-        )
+        config = SimpleNamespace(speculative_config=settings, scheduler_config=settings)
         vars(runner).update(vllm_config=config, drafter=settings.drafter)
     found = early_stop.why_not_in_worker(SimpleNamespace(model_runner=runner))
     assert (why in found) if why else found == ""
@@ -244,5 +181,5 @@ def test_workers_that_cannot_be_asked_report_nothing() -> None:
         def collective_rpc(self, method: Any) -> list[Any]:
             raise RuntimeError("planted")
 
-    assert early_stop.why_not_in_workers(None)
-    assert early_stop.why_not_in_workers(Executor()) == "planted"
+    assert patch_workers(None, early_stop.why_not_in_worker)
+    assert patch_workers(Executor(), early_stop.why_not_in_worker) == "planted"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from engine.in_process.test_scheduler_classes import make_scheduler, results, vllm_config
-from paceline.engine.scheduler.requested_lengths import cap_of
+from paceline.engine.scheduler.request_parameters import cap_of
 
 pytestmark = pytest.mark.engine
 

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from paceline.demo import draft_path, target_path
+from paceline.engine.scheduler.settings import PluginSettings
 
 pytestmark = pytest.mark.engine
 
@@ -247,13 +248,11 @@ def test_synthetic_acceptance_is_refused_without_a_governor_too(
     monkeypatch.setattr(governor_start, "unfit_for", lambda *_: "nothing fits")
     invented = SimpleNamespace(
         vllm_config=SimpleNamespace(
-            additional_config={},
             speculative_config=SimpleNamespace(rejection_sample_method="synthetic"),
         ),
-        num_spec_tokens=4,
     )
     with pytest.raises(ValueError, match="allows only standard and block"):
-        governor_start.start_governor(invented, {})
+        governor_start.start_governor(invented, PluginSettings(), None, {})
 
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
@@ -265,7 +264,7 @@ def test_a_long_prompt_is_cut_while_an_answer_is_under_way(
     The first chunk is half of that: a prompt token is taken for a tenth of a decode until one was
     measured beside it.
     """
-    from paceline.engine.scheduler import prefill_pacing
+    from paceline.engine.scheduler import step_clock
 
     monkeypatch.setitem(
         vllm_config.additional_config, "paceline", {"policy": "fixed", "max_pause_ms": 100}
@@ -274,7 +273,7 @@ def test_a_long_prompt_is_cut_while_an_answer_is_under_way(
     # Put back afterwards: the schedulers of all tests share the configuration.
     monkeypatch.setattr(vllm_config.scheduler_config, "long_prefill_token_threshold", 0)
     now = [0.0]
-    monkeypatch.setattr(prefill_pacing, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(step_clock, "time", SimpleNamespace(monotonic=lambda: now[0]))
     scheduler = make_scheduler(vllm_config, is_async=is_async)
     scheduler.governor.set({"draft_length": 0})
     header = scheduler.governor._recorder._header

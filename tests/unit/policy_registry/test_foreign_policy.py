@@ -20,6 +20,7 @@ from paceline.engine.launch.command import EngineSpec, render_command
 from paceline.engine.launch.layout import Layout
 from paceline.engine.scheduler.control_channel import answer
 from paceline.engine.scheduler.draft_length_controller import DraftLengthController
+from paceline.engine.scheduler.engine_abilities import EngineAbilities
 from paceline.engine.scheduler.settings import PluginSettings, parse_settings
 from paceline.gateway.admin.admin_app import check_governor_change
 from paceline.governor.policies.builtin import BUILTIN_POLICIES
@@ -99,7 +100,7 @@ def test_wrong_parameters_are_refused_in_every_channel(
     }
     with pytest.raises(ConfigError, match=message):
         load_settings({}, environ)
-    controller = DraftLengthController(PluginSettings(), max_draft_length=8, method="ngram")
+    controller = DraftLengthController(PluginSettings(), EngineAbilities(8, "ngram"))
     with pytest.raises(ValueError, match=message):
         controller.set(chosen)
     assert controller.state()["policy"] == "goodput"
@@ -116,7 +117,7 @@ def test_it_runs_in_the_engine_with_the_settings_of_the_command_line() -> None:
     """From "paceline" in vLLM's additional_config to the plans of the controller."""
     given = {"policy": "stepped", "policy_parameters": {"hold": 1, "highest": 2}}
     settings = parse_settings({"paceline": given}, max_draft_length=8)
-    controller = DraftLengthController(settings, max_draft_length=8, method="ngram")
+    controller = DraftLengthController(settings, EngineAbilities(8, "ngram"))
     assert [controller.plan(LOAD).draft_length for _ in range(4)] == [0, 1, 2, 0]
     assert controller.state()["policy"] == "stepped"
 
@@ -124,7 +125,7 @@ def test_it_runs_in_the_engine_with_the_settings_of_the_command_line() -> None:
 @pytest.mark.usefixtures("installed")
 def test_an_operator_changes_to_it_and_back() -> None:
     """With the same parameters the policy keeps its state; with others it starts anew."""
-    controller = DraftLengthController(PluginSettings(), max_draft_length=8, method="ngram")
+    controller = DraftLengthController(PluginSettings(), EngineAbilities(8, "ngram"))
     change = check_governor_change({"policy": "stepped", "policy_parameters": {"hold": 1}})
     controller.set(change)
     assert [controller.plan(LOAD).draft_length for _ in range(3)] == [0, 1, 2]
@@ -182,7 +183,7 @@ def test_a_broken_entry_point_does_not_touch_the_built_in_policies() -> None:
     """Configuration, settings and controller work, and goodput is ours."""
     assert load_settings({}, {}).settings.engine.policy == "goodput"
     settings = parse_settings({"paceline": {}}, max_draft_length=8)
-    controller = DraftLengthController(settings, max_draft_length=8, method="ngram")
+    controller = DraftLengthController(settings, EngineAbilities(8, "ngram"))
     assert 0 <= controller.plan(LOAD).draft_length <= 8
     assert find_policy("goodput") is BUILTIN_POLICIES["goodput"]
     assert isinstance(find_policy("goodput"), PolicyDefinition)
@@ -210,7 +211,7 @@ def test_a_policy_that_cannot_be_built_is_refused_with_a_message(
     entry_points = "[paceline.policies]\nunbuildable = unbuildable_policy:UnbuildablePolicy\n"
     install(tmp_path, entry_points, name="unbuildable-policy")
     forget_entry_points()
-    controller = DraftLengthController(PluginSettings(), max_draft_length=8, method="ngram")
+    controller = DraftLengthController(PluginSettings(), EngineAbilities(8, "ngram"))
     reply = answer(b'{"op": "set", "policy": "unbuildable"}', controller)
     assert reply == {
         "ok": False,
@@ -227,7 +228,7 @@ def test_a_broken_module_is_imported_once(tmp_path: Path, installed: Path) -> No
     install(tmp_path, "[paceline.policies]\nslow = slow_policy:POLICY\n", name="slow-policy")
     forget_entry_points()
     load_policies()
-    controller = DraftLengthController(PluginSettings(), max_draft_length=8, method="ngram")
+    controller = DraftLengthController(PluginSettings(), EngineAbilities(8, "ngram"))
     for _ in range(3):
         with pytest.raises(ValueError, match=r"policy slow cannot be used: .*ZeroDivisionError"):
             controller.set({"policy": "slow"})

@@ -19,9 +19,9 @@ class Executor(Protocol):
 
 
 def patch_workers(executor: Executor | None, patch: Callable[[Any], str]) -> str:
-    """Call `patch` in each worker, which returns "" or why it cannot be patched.
+    """Call `patch` in each worker, which returns "" or why it is not ready for what is asked.
 
-    Returns "" or what went wrong; never raises.
+    Returns "" or what went wrong, each reason once; never raises.
     """
     if executor is None:
         return "the workers cannot be reached"
@@ -30,7 +30,7 @@ def patch_workers(executor: Executor | None, patch: Callable[[Any], str]) -> str
     except Exception as error:
         logger.exception("Paceline: %s failed in the workers", patch.__module__)
         return str(error)
-    return "; ".join(answer for answer in answers if answer)
+    return "; ".join(dict.fromkeys(filter(None, answers)))
 
 
 def find_executor() -> Executor | None:

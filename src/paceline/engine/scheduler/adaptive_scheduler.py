@@ -17,17 +17,12 @@ from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.scheduler import Scheduler
 
 from paceline.engine.compat.executor import find_executor
+from paceline.engine.compat.linear_kernels import check_kernels
 from paceline.engine.scheduler.compact_json import disable_json_whitespace
 from paceline.engine.scheduler.governor_driver import GovernorDriver
 from paceline.engine.scheduler.governor_start import start_governor
-from paceline.engine.scheduler.kernel_check import (
-    check_kernels,
-    is_quantization_stored,
-    quantization_of,
-)
-from paceline.engine.scheduler.pacing_start import start_pacing
-from paceline.engine.scheduler.prefill_pacing import SchedulerPacing
-from paceline.engine.scheduler.settings import PluginSettings, parse_settings
+from paceline.engine.scheduler.prefill_pacing import SchedulerPacing, start_pacing
+from paceline.engine.scheduler.settings import parse_settings
 
 logger = logging.getLogger("vllm.paceline.scheduler")
 
@@ -53,17 +48,17 @@ class _Governed:
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        settings = _read_settings(self)
-        kernels = check_kernels(
-            find_executor(),
-            quantization_of(self.vllm_config),  # type: ignore[attr-defined]
-            settings.expected_kernels,
-            is_stored=is_quantization_stored(self.vllm_config),  # type: ignore[attr-defined]
+        vllm_config: Any = self.vllm_config  # type: ignore[attr-defined]
+        settings = parse_settings(
+            vllm_config.additional_config,
+            max_draft_length=self.num_spec_tokens,  # type: ignore[attr-defined]
         )
-        self.governor = start_governor(self, kernels)
+        executor = find_executor()
+        kernels = check_kernels(executor, vllm_config, settings.expected_kernels)
+        self.governor = start_governor(self, settings, executor, kernels)
         self.pacing = start_pacing(self, settings)
         if settings.compact_json:
-            disable_json_whitespace(self.vllm_config)  # type: ignore[attr-defined]
+            disable_json_whitespace(vllm_config)
 
     def add_request(self, request: Any) -> None:
         if self.governor is not None:
@@ -134,9 +129,3 @@ class AsyncAdaptiveScheduler(_Governed, AsyncScheduler):
         super()._update_after_schedule(scheduler_output)
         if self.governor is not None:
             self.governor.after_schedule(self, scheduler_output)
-
-
-def _read_settings(scheduler: Any) -> PluginSettings:
-    return parse_settings(
-        scheduler.vllm_config.additional_config, max_draft_length=scheduler.num_spec_tokens
-    )

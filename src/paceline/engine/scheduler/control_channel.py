@@ -15,6 +15,7 @@ change is guarded by the controller's lock and applies from the next planned ste
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -59,57 +60,53 @@ def answer(line: bytes, controlled: Controllable) -> dict[str, Any]:
         request = json.loads(line)
     except (ValueError, RecursionError) as error:
         return {"ok": False, "error": f"the line is not JSON: {error}"}
-    if not isinstance(request, dict):
-        return {"ok": False, "error": f"the line is {request!r}; it must be a JSON object"}
-    command = dict(request)
-    operation = command.pop("op", None)
-    if operation not in ("state", "set", "record"):
-        return {"ok": False, "error": f"op is {operation!r}; it must be state, set or record"}
     try:
-        if operation == "record":
-            return {"ok": True, "state": controlled.record(command)}
-        if operation == "set":
-            controlled.set(command)
-        elif command:
-            return {"ok": False, "error": f"state takes no key {sorted(command)[0]!r}"}
+        return {"ok": True, "state": _carry_out(request, controlled)}
     except ValueError as error:
         return {"ok": False, "error": str(error)}
-    return {"ok": True, "state": controlled.state()}
 
 
-class ControlServer:
+def _carry_out(request: Any, controlled: Controllable) -> dict[str, Any]:
+    if not isinstance(request, dict):
+        raise ValueError(f"the line is {request!r}; it must be a JSON object")
+    operation = request.pop("op", None)
+    if operation == "record":
+        return controlled.record(request)
+    if operation == "set":
+        controlled.set(request)
+    elif operation != "state":
+        raise ValueError(f"op is {operation!r}; it must be state, set or record")
+    elif request:
+        raise ValueError(f"state takes no key {sorted(request)[0]!r}")
+    return controlled.state()
+
+
+class ControlServer(socketserver.ThreadingUnixStreamServer):
     """Listens until closed. Its thread is a daemon, so it never delays the end of the engine."""
+
+    daemon_threads = True
+    request_queue_size = 64
 
     def __init__(self, path: str, controlled: Controllable) -> None:
         """Bind the socket, accessible to this user only; raise OSError when it is in use.
 
         A path that begins with a zero byte is an abstract address.
         """
+        self.controlled = controlled
         self._path = path
-        _remove_dead_socket(path)
-        self._server = _Server(path, controlled)
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, name="paceline-control", daemon=True
-        )
-        self._thread.start()
+        self._is_abstract = path.startswith("\0")
+        if not self._is_abstract:
+            _remove_dead_socket(path)
+        super().__init__(path, _Connection)
+        threading.Thread(target=self.serve_forever, name="paceline-control", daemon=True).start()
         logger.info("Governor: control channel on %s", path.replace("\0", "@", 1))
 
     def close(self) -> None:
         """Stop listening and remove the socket. Idempotent."""
-        self._server.shutdown()
-        self._server.server_close()
-        if not self._path.startswith("\0"):
+        self.shutdown()
+        self.server_close()
+        if not self._is_abstract:
             Path(self._path).unlink(missing_ok=True)
-
-
-class _Server(socketserver.ThreadingUnixStreamServer):
-    daemon_threads = True
-    request_queue_size = 64
-
-    def __init__(self, path: str, controlled: Controllable) -> None:
-        self.controlled = controlled
-        self._is_abstract = path.startswith("\0")
-        super().__init__(path, _Connection)
 
     def server_bind(self) -> None:
         """Bind under a umask: changing the mode later would leave a moment open to other users."""
@@ -129,7 +126,7 @@ class _Server(socketserver.ThreadingUnixStreamServer):
 
 class _Connection(socketserver.StreamRequestHandler):
     timeout = _IDLE_TIMEOUT_S
-    server: _Server
+    server: ControlServer
 
     def handle(self) -> None:
         try:
@@ -144,13 +141,9 @@ class _Connection(socketserver.StreamRequestHandler):
 
 def _remove_dead_socket(path: str) -> None:
     """Remove a socket that refuses connections, left by a killed process; keep anything else."""
-    if path.startswith("\0") or not Path(path).is_socket():
+    if not Path(path).is_socket():
         return
     with socket.socket(socket.AF_UNIX) as probe:
         probe.settimeout(1.0)
-        try:
-            probe.connect(path)
-        except ConnectionRefusedError:
+        if probe.connect_ex(path) == errno.ECONNREFUSED:
             Path(path).unlink(missing_ok=True)
-        except OSError as error:
-            logger.debug("Governor: cannot determine whether %s is in use: %s", path, error)

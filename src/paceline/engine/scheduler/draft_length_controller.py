@@ -1,22 +1,23 @@
 """Control the draft length in force under any policy, operator command or failure.
 
-Holds the policy, the operator's ceiling and the safe plan, and owns the counters. It uses neither
+Holds the policy, the operator's ceiling and the safe plan, and owns the statistics. It uses neither
 vLLM nor sockets: the scheduler drives it, and the control channel reads and sets it from other
 threads.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
-from paceline.engine.scheduler.draft_counters import DraftCounters
+from paceline.engine.scheduler.engine_abilities import EngineAbilities
 from paceline.engine.scheduler.settings import PluginSettings, check_policy_parameters
-from paceline.engine.scheduler.telemetry import Telemetry
+from paceline.engine.scheduler.step_statistics import StepStatistics
 from paceline.governor.acceptance.confidence_map import Floats
 from paceline.governor.costs.cost_table import CostTable
 from paceline.governor.drafting.draft_rule import DraftRule
@@ -26,21 +27,9 @@ from paceline.policy_registry import create_policy
 
 logger = logging.getLogger("vllm.paceline.controller")
 
+_TYPES = {"reason": str, "rule": DraftRule | None, "expected_tokens_per_s": float | int | None}
+"""Types in a `DraftPlan`, which an installed policy may not keep to."""
 _SETTABLE = ("policy", "policy_parameters", "draft_length", "ceiling")
-
-
-class PolicyMaker(Protocol):
-    """Builds a policy; raises ValueError that says what is wrong with the arguments."""
-
-    def __call__(
-        self,
-        name: str,
-        *,
-        max_draft_length: int,
-        max_step_s: float,
-        cost_table: CostTable | None,
-        **parameters: Any,
-    ) -> Policy: ...
 
 
 class DraftLengthController:
@@ -49,24 +38,19 @@ class DraftLengthController:
     def __init__(
         self,
         settings: PluginSettings,
+        abilities: EngineAbilities,
         *,
-        max_draft_length: int,
-        method: str,
-        allowed_lengths: tuple[int, ...] | None = None,
         cost_table: CostTable | None = None,
-        make_policy: PolicyMaker = create_policy,
+        make_policy: Callable[..., Policy] = create_policy,
     ) -> None:
-        """Create a controller; `allowed_lengths` are those of `EngineLoad`, None for all.
-        `cost_table` is None where no cost was measured.
+        """Create a controller; `cost_table` is None where no cost was measured.
 
-        A plan with another length is shortened to the next one that is allowed.
+        `make_policy` builds a policy as `create_policy` does.
         """
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._settings = settings
-        self._method = method
-        self._max_draft_length = max_draft_length
-        self._ceiling = max_draft_length
-        self._allowed_lengths = allowed_lengths
+        self._abilities = abilities
+        self._ceiling = abilities.max_draft_length
         self._cost_table = cost_table
         self._make_policy = make_policy
         self._policies: dict[str, tuple[dict[str, Any], Policy]] = {}
@@ -75,11 +59,10 @@ class DraftLengthController:
         self._given_parameters: dict[str, Any] = {}
         self._plan = DraftPlan(self._safe_length(), "static setting until the first step")
         self._is_safe_plan = False
-        self._telemetry = Telemetry()
+        self._statistics = StepStatistics(abilities.max_draft_length, cost_table)
         self._errors_by_kind: dict[str, int] = {}
         self._steps_total = 0
         self._safe_plan_steps_total = 0
-        self._drafts = DraftCounters(max_draft_length)
 
     def plan(self, load: EngineLoad, *, recorded_length: int | None = None) -> DraftPlan:
         """Return the plan of the next step. Never raises: after any error it is the safe plan.
@@ -90,25 +73,20 @@ class DraftLengthController:
             self._steps_total += 1
             try:
                 plan = self._policy.plan(load)
-                self._check(plan)
+                _check_plan(plan, self._abilities.max_draft_length)
             except Exception as error:  # noqa: BLE001 - serving continues with the static setting
-                return self._take_safe_plan("plan", error)
+                return self.fall_back("plan", error)
             if recorded_length is not None:
                 plan = DraftPlan(recorded_length, "other lengths, for the recording")
             ceiling = min(self._ceiling, load.max_draft_length)
             if plan.draft_length > ceiling:
-                plan = replace(
-                    plan,
-                    draft_length=ceiling,
-                    reason=f"{plan.reason}; limited by the ceiling",
-                )
+                reason = f"{plan.reason}; limited by the ceiling"
+                plan = replace(plan, draft_length=ceiling, reason=reason)
             allowed = self._allowed(plan.draft_length)
             if allowed != plan.draft_length:
                 reason = f"{plan.reason}; {plan.draft_length} has no CUDA graphs"
                 plan = replace(plan, draft_length=allowed, reason=reason)
-            self._plan = plan
-            self._is_safe_plan = False
-            self._telemetry.planned(plan, is_safe_plan=False)
+            self._put_in_force(plan, is_safe_plan=False)
             return plan
 
     def choose_widths(
@@ -118,58 +96,58 @@ class DraftLengthController:
 
         Never raises: after any error it is None, and all drafts are verified.
         """
-        with self._lock:
+        with self._lock, self.noting_errors("choose_widths"):
             policy = self._policy
-            if not isinstance(policy, ChoosesWidths):
-                return None
-            try:
+            if isinstance(policy, ChoosesWidths):
                 widths = policy.choose_widths(confidences, classes, limits)
                 _check_widths(widths, confidences)
-            except Exception as error:  # noqa: BLE001 - serving continues, with all drafts
-                self._count_error("choose_widths", error)
-                return None
-            return widths
+                return widths
+        return None
 
     def observe(self, sample: StepSample) -> None:
-        """Pass a finished step to the policy. Never raises."""
-        with self._lock:
-            self._telemetry.observed(sample)
-            self._drafts.observe(sample)
-            try:
-                self._policy.observe(sample)
-            except Exception as error:  # noqa: BLE001 - the policy keeps its earlier estimates
-                self._count_error("observe", error)
+        """Pass a finished step to the policy. Never raises: the policy keeps its estimates."""
+        with self._lock, self.noting_errors("observe"):
+            self._statistics.observe(sample)
+            self._policy.observe(sample)
 
     def count_drafts(self, drafted: Sequence[int], accepted: Sequence[int]) -> None:
         """Count a step's verified drafts, one entry per request, as vLLM's own metrics do."""
         with self._lock:
-            self._drafts.count(drafted, accepted)
+            self._statistics.count_drafts(drafted, accepted)
 
     def fall_back(self, where: str, error: Exception) -> DraftPlan:
-        """Return the safe plan after an error outside the policy; count it and log it once."""
+        """Return the safe plan after an error; count it and log it once."""
         with self._lock:
-            return self._take_safe_plan(where, error)
+            kind = self._count_error(where, error)
+            plan = DraftPlan(self._safe_length(), f"static setting, because of {kind}")
+            self._put_in_force(plan, is_safe_plan=True)
+            self._safe_plan_steps_total += 1
+            return plan
 
-    def note_error(self, where: str, error: Exception) -> None:
-        """Count an error that loses one sample but not the plan; log it once."""
-        with self._lock:
-            self._count_error(where, error)
+    @contextlib.contextmanager
+    def noting_errors(self, where: str) -> Iterator[None]:
+        """End the block at an error, which loses one sample but not the plan; serving continues.
+
+        Errors are counted, and those of one kind logged once.
+        """
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - serving continues
+            with self._lock:
+                self._count_error(where, error)
 
     def step_seconds(self) -> Sequence[float]:
         """Return the policy's expected time of a step by draft length; empty where it has none."""
-        with self._lock:
-            policy = self._policy
-            return policy.step_seconds if isinstance(policy, KnowsStepTime) else ()
+        policy = self._policy
+        return policy.step_seconds if isinstance(policy, KnowsStepTime) else ()
 
     def draft_length(self) -> int:
         """Return the latest planned length."""
-        with self._lock:
-            return self._plan.draft_length
+        return self._plan.draft_length
 
     def ceiling(self) -> int:
         """Return the ceiling in force."""
-        with self._lock:
-            return self._ceiling
+        return self._ceiling
 
     def set(self, command: Mapping[str, Any]) -> None:
         """Carry out an operator's command; raise ValueError if it is wrong, and change nothing."""
@@ -181,38 +159,59 @@ class DraftLengthController:
         if not command:
             raise ValueError(f"set is empty; give at least one of {', '.join(_SETTABLE)}")
         with self._lock:
-            ceiling = self._whole_number(command, "ceiling", 0, self._max_draft_length)
-            if ceiling is None:
-                ceiling = self._ceiling
-            draft_length = self._whole_number(command, "draft_length", 0, ceiling)
+            ceiling = self._ceiling
+            if "ceiling" in command:
+                ceiling = self._length_of(command, "ceiling", self._abilities.max_draft_length)
+            parameters = self._parameters_of(command)
             name = command.get("policy")
-            if name is not None and not isinstance(name, str):
-                raise ValueError(f"policy is {name!r}; it must be the name of a policy")
-            if draft_length is not None:
+            if "draft_length" in command:
+                length = self._length_of(command, "draft_length", ceiling)
                 if name not in (None, "fixed"):
                     raise ValueError(
                         f"draft_length is given with policy {name!r}; only fixed takes it"
                     )
-                name = "fixed"
-            parameters = self._policy_parameters(command, name)
-            if draft_length is not None:
-                parameters["draft_length"] = draft_length
+                name, parameters = "fixed", {"draft_length": length}
             if name is not None:
+                check_policy_parameters(self._settings, name, parameters)
                 self._policy = self._policy_for(name, parameters)
-                self._policy_name = name
-                self._given_parameters = parameters
-                if name == "fixed":
-                    draft_length = self._policies[name][0].get("draft_length")
+                self._policy_name, self._given_parameters = name, parameters
             self._ceiling = ceiling
-            length = self._allowed(min(self._length_as_set(name, draft_length), ceiling))
+            length = self._allowed(min(self._length_as_set(name), ceiling))
             self._plan = DraftPlan(length, "as set; the next step plans")
 
-    def _length_as_set(self, name: str | None, draft_length: int | None) -> int:
+    def _length_of(self, command: Mapping[str, Any], key: str, highest: int) -> int:
+        value = command[key]
+        if type(value) is int and 0 <= value <= highest:
+            return value
+        is_lowered = highest < self._abilities.max_draft_length
+        limit = "the ceiling in force" if is_lowered else "the engine's num_speculative_tokens"
+        raise ValueError(
+            f"{key} is {value!r}; it must be a whole number from 0 (off) to {highest}, {limit}"
+        )
+
+    def _parameters_of(self, command: Mapping[str, Any]) -> dict[str, Any]:
+        """The parameters of the command's policy, unchecked."""
+        name, given = command.get("policy"), command.get("policy_parameters", {})
+        if name is not None and not isinstance(name, str):
+            raise ValueError(f"policy is {name!r}; it must be the name of a policy")
+        if not isinstance(given, Mapping):
+            raise ValueError(
+                f"policy_parameters is {given!r}; it must be an object of the policy's parameters"
+            )
+        if "policy_parameters" in command and (name is None or "draft_length" in command):
+            raise ValueError(
+                "policy_parameters is given without policy or together with draft_length; give "
+                "policy and policy_parameters, without draft_length"
+            )
+        return dict(given)
+
+    def _length_as_set(self, name: str | None) -> int:
         """Return the length that an idle engine shows until its next step plans."""
         if name == "off":
             return 0
         if name == "fixed":
-            return self._max_draft_length if draft_length is None else draft_length
+            length = self._policies[name][0].get("draft_length")
+            return self._abilities.max_draft_length if length is None else int(length)
         return self._plan.draft_length
 
     def state(self) -> dict[str, Any]:
@@ -226,16 +225,15 @@ class DraftLengthController:
                 "policy_parameters": self._given_parameters,
                 "draft_length": self._plan.draft_length,
                 "ceiling": self._ceiling,
-                "max_draft_length": self._max_draft_length,
-                "allowed_lengths": self._allowed_lengths,
-                "method": self._method,
+                "max_draft_length": self._abilities.max_draft_length,
+                "allowed_lengths": self._abilities.allowed_lengths,
+                "method": self._abilities.method,
                 "reason": self._plan.reason,
                 "safe_plan": self._is_safe_plan,
                 "steps_total": self._steps_total,
                 "safe_plan_steps_total": self._safe_plan_steps_total,
                 "policy_errors_total": sum(self._errors_by_kind.values()),
-                **self._drafts.state(),
-                **self._telemetry.state(),
+                **self._statistics.state(),
             }
 
     def _policy_for(self, name: str, given: dict[str, Any]) -> Policy:
@@ -250,7 +248,7 @@ class DraftLengthController:
             objective_ms = self._settings.time_per_output_token_ms
             policy = self._make_policy(
                 name,
-                max_draft_length=self._max_draft_length,
+                max_draft_length=self._abilities.max_draft_length,
                 max_step_s=math.inf if objective_ms is None else objective_ms / 1e3,
                 cost_table=self._cost_table,
                 **parameters,
@@ -258,56 +256,17 @@ class DraftLengthController:
             self._policies[name] = kept = (parameters, policy)
         return kept[1]
 
-    def _policy_parameters(self, command: Mapping[str, Any], name: str | None) -> dict[str, Any]:
-        if "policy_parameters" not in command:
-            return {}
-        given = command["policy_parameters"]
-        if not isinstance(given, Mapping):
-            raise ValueError(
-                f"policy_parameters is {given!r}; it must be an object of the policy's parameters"
-            )
-        if name is None or "draft_length" in command:
-            raise ValueError(
-                "policy_parameters is given without policy or together with draft_length; give "
-                "policy and policy_parameters, without draft_length"
-            )
-        check_policy_parameters(self._settings, name, given)
-        return dict(given)
-
-    def _check(self, plan: DraftPlan) -> None:
-        """Raise unless vLLM can carry out the plan and the control channel can send it as JSON."""
-        if type(plan.draft_length) is not int or not 0 <= plan.draft_length <= (
-            self._max_draft_length
-        ):
-            raise ValueError(
-                f"the policy planned draft length {plan.draft_length!r}; it must be a whole number "
-                f"from 0 to {self._max_draft_length}"
-            )
-        if not isinstance(plan.reason, str):
-            raise TypeError(f"the reason of the plan is {plan.reason!r}; it must be a text")
-        if plan.rule is not None and not isinstance(plan.rule, DraftRule):
-            raise TypeError(
-                f"the rule of the plan is {plan.rule!r}; it must be a DraftRule or None"
-            )
-        expected = plan.expected_tokens_per_s
-        if expected is not None and not isinstance(expected, float | int):
-            raise TypeError(f"expected_tokens_per_s is {expected!r}; it must be a float or None")
-
     def _safe_length(self) -> int:
         static = self._settings.draft_length
-        static = self._max_draft_length if static is None else static
+        static = self._abilities.max_draft_length if static is None else static
         return self._allowed(min(self._ceiling, static))
 
     def _allowed(self, draft_length: int) -> int:
-        return longest_allowed(draft_length, allowed=self._allowed_lengths)
+        return longest_allowed(draft_length, allowed=self._abilities.allowed_lengths)
 
-    def _take_safe_plan(self, where: str, error: Exception) -> DraftPlan:
-        kind = self._count_error(where, error)
-        self._plan = DraftPlan(self._safe_length(), f"static setting, because of {kind}")
-        self._is_safe_plan = True
-        self._telemetry.planned(self._plan, is_safe_plan=True)
-        self._safe_plan_steps_total += 1
-        return self._plan
+    def _put_in_force(self, plan: DraftPlan, *, is_safe_plan: bool) -> None:
+        self._plan, self._is_safe_plan = plan, is_safe_plan
+        self._statistics.planned(plan, is_safe_plan=is_safe_plan)
 
     def _count_error(self, where: str, error: Exception) -> str:
         kind = f"{type(error).__name__} in {where}"
@@ -324,22 +283,18 @@ class DraftLengthController:
             )
         return kind
 
-    def _whole_number(
-        self, command: Mapping[str, Any], key: str, lowest: int, highest: int
-    ) -> int | None:
-        if key not in command:
-            return None
-        value = command[key]
-        if type(value) is not int or not lowest <= value <= highest:
-            raise ValueError(
-                f"{key} is {value!r}; it must be a whole number from {lowest} (off) to {highest}, "
-                + (
-                    "the ceiling in force"
-                    if highest < self._max_draft_length
-                    else "the engine's num_speculative_tokens"
-                )
-            )
-        return value
+
+def _check_plan(plan: DraftPlan, longest: int) -> None:
+    """Raise unless vLLM can carry out the plan and the control channel can send it as JSON."""
+    if type(plan.draft_length) is not int or not 0 <= plan.draft_length <= longest:
+        raise ValueError(
+            f"the policy planned draft length {plan.draft_length!r}; it must be a whole number "
+            f"from 0 to {longest}"
+        )
+    for name, kind in _TYPES.items():
+        value = getattr(plan, name)
+        if not isinstance(value, kind):
+            raise TypeError(f"the plan's {name} is {value!r}; it must be of the type {kind}")
 
 
 def _check_widths(widths: Sequence[int], confidences: Floats) -> None:

@@ -6,9 +6,8 @@ module calls them in the right order and applies the plan to the step's output.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from paceline.engine.drift.drift_watch import DriftWatch
@@ -16,13 +15,18 @@ from paceline.engine.recording.recorder import Recorder
 from paceline.engine.recording.session import category_of
 from paceline.engine.scheduler.control_channel import ControlServer
 from paceline.engine.scheduler.draft_length_controller import DraftLengthController
-from paceline.engine.scheduler.observer import StepObserver, VerifiedDraft
-from paceline.engine.scheduler.reported_drafts import ReportedDrafts, is_ordered
-from paceline.engine.scheduler.request_classes import UNREADABLE, RequestClasses, class_of
-from paceline.engine.scheduler.requested_lengths import RequestedLengths, cap_of
-from paceline.engine.scheduler.step_costs import StepCosts
+from paceline.engine.scheduler.engine_abilities import EngineAbilities
+from paceline.engine.scheduler.observer import ScheduledStep, StepObserver, VerifiedDraft
+from paceline.engine.scheduler.reported_drafts import (
+    choose_widths,
+    order_drafts,
+    shorten,
+)
+from paceline.engine.scheduler.request_ledger import RequestLedger
+from paceline.engine.scheduler.request_parameters import UNREADABLE, cap_of, class_of
+from paceline.engine.scheduler.step_clock import FinishedStep
+from paceline.engine.worker.draft_orders import ORDER, REPORT, DraftReport
 from paceline.engine.worker.trimmed_drafts import verified_lengths
-from paceline.governor.costs.cost_table import CostTable
 from paceline.governor.values import DraftPlan, EngineLoad, StepSample
 
 _NO_DRAFTS = DraftPlan(0, "sampled requests must not be speculated")
@@ -37,59 +41,29 @@ class GovernorDriver:
     def __init__(
         self,
         controller: DraftLengthController,
+        abilities: EngineAbilities,
         *,
-        max_draft_length: int,
-        trims_drafts: bool,
-        drafter_rests: bool,
-        allowed_lengths: tuple[int, ...] | None = None,
-        reports_confidences: bool = False,
-        can_end_early: bool = True,
-        sampler_fault: str | None,
-        hooks: dict[str, str],
+        facts: Mapping[str, Any],
         reproducible_seeds: bool = False,
         recorder: Recorder | None = None,
-        kernels: Mapping[str, int] | None = None,
-        costs: str | None = None,
-        cost_table: CostTable | None = None,
     ) -> None:
-        """Create the driver; `hooks` is the result of `check_hooks`, for `state`, and `kernels`
-        the number of linear layers by kernel.
+        """Create the driver. `facts` are what else `state` shows, found out at the start.
 
-        `trims_drafts`: the drafter always drafts the maximum, and the surplus is removed here.
-        `reports_confidences`: the workers can do so, and with `can_end_early` also end drafts early
-        (`worker.early_stop`).
-        `sampler_fault`: why sampled requests must not be speculated; None when they may.
         `reproducible_seeds`: requests that sample with a seed are not speculated. `recorder`
-        records requests and steps while it is on; None refuses to record. `costs` says how the cost
-        of steps was measured, and `cost_table` has it, for `state`; None where it was not.
+        records requests and steps while it is on; None refuses to record.
         """
         self._controller = controller
-        self._lengths = RequestedLengths()
-        self._classes = RequestClasses()
-        self._drafts = ReportedDrafts(
-            controller, self._lengths, self._classes, is_possible=reports_confidences
-        )
-        self._observer = StepObserver(
-            lengths=self._lengths,
-            classes=self._classes,
-            drafter_rests=drafter_rests,
-            allowed_lengths=allowed_lengths,
-            can_end_early=can_end_early,
-        )
-        self._max_draft_length = max_draft_length
-        self._trims_drafts = trims_drafts
-        self._sampler_fault = sampler_fault
-        self._hooks = hooks
-        self._kernels = dict(kernels or {})
-        self._costs = "learned while serving" if costs is None else costs
+        self._abilities = abilities
+        self._ledger = RequestLedger()
+        self._observer = StepObserver(abilities, self._ledger)
+        self._reports_confidences = abilities.reports_confidences  # False after a failure, too
+        self._confidences: Mapping[str, Sequence[float]] = {}  # of drafts not yet verified
+        self._facts = facts
         self._reproducible_seeds = reproducible_seeds
         self._recorder = recorder
         self._drift = DriftWatch()
-        self._step_costs = StepCosts(cost_table, max_draft_length)
-        self._started_s = 0.0
-        self._resumes = False
         self._drafts_dropped = False
-        self._step: _ExecutedStep | None = None
+        self._finish_step: Callable[..., None] | None = None
         self._channel: ControlServer | None = None
         self.verified: list[VerifiedDraft] = []
         """The drafts of the step whose results vLLM is processing, invalid tokens included."""
@@ -107,16 +81,13 @@ class GovernorDriver:
 
     def state(self) -> dict[str, Any]:
         """Return the state for the control channel. Any thread may call it."""
-        fault = self._sampler_fault
+        fault = self._abilities.sampler_fault
         return {
             **self._controller.state(),
-            "drift": self._drift.state(),
+            **self._facts,
             "sampled_speculation": "on" if fault is None else f"off: {fault}",
-            "seams": dict(self._hooks),  # the key that operators know
-            "kernels": dict(self._kernels),
-            "costs": self._costs,
+            "drift": self._drift.state(),
             "forecast_step_seconds": list(self._controller.step_seconds()),
-            **self._step_costs.state(),
         }
 
     def set(self, command: Any) -> None:
@@ -131,24 +102,14 @@ class GovernorDriver:
 
     def add_request(self, request: Any) -> None:
         """Note the cap and the class of a new request."""
+        cap: int | None = 0
+        class_name = UNREADABLE
         parameters = request.sampling_params
-        try:
+        with self._controller.noting_errors("reading a request's parameters"):
             cap = cap_of(parameters, reproducible_seeds=self._reproducible_seeds)
-        except Exception as error:  # noqa: BLE001 - serving continues
-            self._controller.note_error("reading a request's cap", error)
-            cap = 0
-        try:
-            name = class_of(parameters)
-        except Exception as error:  # noqa: BLE001 - serving continues
-            self._controller.note_error("reading a request's class", error)
-            name = UNREADABLE
-        self._lengths.set_cap(request.request_id, cap)
-        self._classes.set(request.request_id, name)
-        if self._recorder is not None and self._recorder.is_recording:
-            try:
-                self._recorder.request_added(request, cap)
-            except Exception as error:  # noqa: BLE001 - serving continues
-                self._end_recording(error)
+            class_name = class_of(parameters)
+        self._ledger.add(request.request_id, class_name, cap)
+        self._record(lambda recorder: recorder.request_added(request, cap))
 
     def before_schedule(self, scheduler: Any) -> None:
         """Drop all drafts if the sampler is faulty and any request samples.
@@ -156,17 +117,16 @@ class GovernorDriver:
         The drafts of greedy requests are dropped too: vLLM applies temperature, top-k and top-p to
         every draft token of the batch as soon as one request samples.
         """
-        if self._step is not None:
-            self._finish(self._step, scheduler)  # vLLM reported no drafts
-        self._started_s = time.monotonic()
-        self._resumes = not scheduler.running
-        if self._sampler_fault is None:
+        if self._finish_step is not None:
+            self._finish_step()  # vLLM reported no drafts
+        self._observer.begin(scheduler)
+        if self._abilities.sampler_fault is None:
             return
         self._drafts_dropped = any(map(_samples, scheduler.requests.values()))
         if self._drafts_dropped:
+            self._ledger.ask(scheduler.requests, 0)
             for request in scheduler.running:
-                if request.spec_token_ids:
-                    request.spec_token_ids = []
+                shorten(request, 0)
 
     def before_step(self, scheduler: Any, output: Any) -> None:
         """Choose the draft length and set it where the worker and vLLM's placeholders read it."""
@@ -175,27 +135,22 @@ class GovernorDriver:
         try:
             load = self._observer.measure_load(
                 output,
-                scheduler.requests,
-                num_waiting=scheduler.get_request_counts()[1],
-                max_draft_length=self._lengths.ceiling(
-                    output.num_scheduled_tokens, self._controller.ceiling()
-                ),
-                reports_confidences=self._drafts.is_possible,
+                scheduler,
+                ceiling=self._controller.ceiling(),
+                reports_confidences=self._reports_confidences,
             )
             plan = self._plan(output, load)
-            self._observer.step_scheduled(
-                output,
-                load,
-                started_s=self._started_s,
-                draft_length=plan.draft_length,
-                resumes=self._resumes,
-            )
-            self._drafts.order(output, plan)
+            self._observer.step_scheduled(output, load, plan.draft_length)
+            if self._reports_confidences:
+                order_drafts(output, plan, self._ledger)
         except Exception as error:  # noqa: BLE001 - serving continues with the static setting
             plan = self._controller.fall_back("scheduling", error)
-            self._lengths.note(output.num_scheduled_tokens, plan.draft_length)
-        length = self._max_draft_length if self._trims_drafts else plan.draft_length
-        output.num_spec_tokens_to_schedule = length
+            self._ledger.ask(output.num_scheduled_tokens, plan.draft_length)
+        output.num_spec_tokens_to_schedule = (
+            self._abilities.max_draft_length
+            if self._abilities.always_drafts_maximum
+            else plan.draft_length
+        )
 
     def _plan(self, output: Any, load: EngineLoad) -> DraftPlan:
         if self._drafts_dropped:
@@ -209,11 +164,8 @@ class GovernorDriver:
 
     def after_schedule(self, scheduler: Any, output: Any) -> None:
         """Shorten the placeholders of capped requests, which asynchronous scheduling has set."""
-        self._apply_caps(scheduler, output.num_scheduled_tokens)
-
-    def _apply_caps(self, scheduler: Any, request_ids: Collection[str]) -> None:
-        for request_id, cap in self._lengths.capped(request_ids).items():
-            _trim(scheduler.requests.get(request_id), cap)
+        for request_id, cap in self._ledger.capped(output.num_scheduled_tokens).items():
+            shorten(scheduler.requests.get(request_id), cap)
 
     def after_step(self, scheduler: Any, output: Any, results: Any = None) -> None:
         """Count the step's drafts and pass its sample to the policy.
@@ -221,72 +173,72 @@ class GovernorDriver:
         `results` is what the worker returned. Where drafts may end early, the sample waits for them
         (`after_drafts`).
         """
-        try:
+        kept: Mapping[str, int] = {}
+        with self._controller.noting_errors("reading which drafts were verified"):
             kept = verified_lengths(results)
-        except Exception as error:  # noqa: BLE001 - drafts left out count as rejected once
-            self._controller.note_error("reading which drafts were verified", error)
-            kept = {}
-        step = _ExecutedStep(
-            output, self.verified, kept, time.monotonic(), scheduler.has_requests()
+        finished = self._observer.step_finished(output, scheduler)
+        finish = functools.partial(
+            self._finish, scheduler, output, self.verified, kept=kept, finished=finished
         )
         self.verified = []
-        if is_ordered(output):
-            self._step = step
+        if hasattr(output, ORDER):
+            self._finish_step = finish
         else:
-            self._finish(step, scheduler)
+            finish()
 
     def _finish(
-        self, step: _ExecutedStep, scheduler: Any, *, num_passes: int | None = None
+        self,
+        scheduler: Any,
+        output: Any,
+        verified: list[VerifiedDraft],
+        *,
+        kept: Mapping[str, int],
+        finished: FinishedStep[ScheduledStep] | None,
+        num_passes: int | None = None,
     ) -> None:
-        self._step = None
-        output, verified = step.output, step.verified
-        try:
+        """Use what a step shows. `kept`: draft tokens of each request that adaptive verification
+        kept; empty where it kept all. `finished`: None for a step that was not noted."""
+        self._finish_step = None
+        requests = scheduler.requests
+        with self._controller.noting_errors("observing"):
             if verified:
-                verified = self._count(verified, output.num_invalid_spec_tokens, step.kept)
-            sample = self._observer.step_finished(
-                output,
-                scheduler.requests,
-                verified=verified,
-                kept=step.kept,
-                now_s=step.finished_s,
-                has_more_work=step.has_more_work,
-                may_speculate=not self._drafts_dropped,
-                num_passes=num_passes,
-                confidences_of=self._drafts.confidences_of,
-            )
-        except Exception as error:  # noqa: BLE001 - one sample is lost; serving continues
-            self._controller.note_error("observing", error)
-            return
-        if sample is not None:
-            self._controller.observe(sample)
-            self._step_costs.observe(sample)
-            self._watch_drift(sample, scheduler)
-            if self._recorder is not None and self._recorder.is_recording:
-                self._record_step(self._recorder, sample, scheduler, output)
+                verified = self._count(verified, output.num_invalid_spec_tokens, kept)
+            if finished is not None:
+                sample = self._observer.make_sample(
+                    finished,
+                    requests,
+                    verified=verified,
+                    confidences=self._confidences,
+                    num_passes=num_passes,
+                    kept=kept,
+                )
+                self._controller.observe(sample)
+                self._watch(sample, output.num_scheduled_tokens, requests)
+        if finished is not None:
+            self._observer.settle(finished.noted, requests)
 
-    def _watch_drift(self, sample: StepSample, scheduler: Any) -> None:
-        try:
-            self._drift.step_finished(
-                sample, scheduler.requests, _category_of, self._controller.step_seconds
-            )
-        except Exception as error:  # noqa: BLE001 - serving continues
-            self._controller.note_error("watching acceptance", error)
-
-    def _record_step(
-        self, recorder: Recorder, sample: StepSample, scheduler: Any, output: Any
+    def _watch(
+        self, sample: StepSample, scheduled: Mapping[str, int], requests: Mapping[str, Any]
     ) -> None:
-        scheduled = output.num_scheduled_tokens
-        try:
-            recorder.step_finished(
-                sample, scheduled, scheduler.requests, self._lengths.capped(scheduled).get
+        with self._controller.noting_errors("watching acceptance"):
+            self._drift.step_finished(sample, requests, _category_of, self._controller.step_seconds)
+        self._record(
+            lambda recorder: recorder.step_finished(
+                sample, scheduled, requests, self._ledger.capped(scheduled).get
             )
-        except Exception as error:  # noqa: BLE001 - serving continues
-            self._end_recording(error)
+        )
 
-    def _end_recording(self, error: Exception) -> None:
-        self._controller.note_error("recording", error)
-        if self._recorder is not None:
-            self._recorder.fail(error)
+    def _record(self, add: Callable[[Recorder], None]) -> None:
+        """Add to the recording under way, if there is one; an error ends it."""
+        recorder = self._recorder
+        if recorder is None or not recorder.is_recording:
+            return
+        with self._controller.noting_errors("recording"):
+            try:
+                add(recorder)
+            except Exception as error:
+                recorder.fail(error)
+                raise
 
     def _count(
         self,
@@ -307,51 +259,33 @@ class GovernorDriver:
         return verified
 
     def after_drafts(self, scheduler: Any, draft_token_ids: Any) -> None:
-        """Read the worker's report, and trim drafts to the plan, to the requests' caps and widths.
+        """Read the worker's report, and shorten drafts to the plan, to the requests' caps and
+        widths.
 
         The plan is that of the step that made the drafts. Longer drafts come from drafters with a
         fixed length, and from vLLM itself, which proposes zeros up to the maximum for the whole
         batch when one request is near the context limit.
         """
-        request_ids = draft_token_ids.req_ids
-        confidences = None
-        try:
-            confidences = self._drafts.read(draft_token_ids)
-        except Exception as error:  # noqa: BLE001 - serving continues, with all drafts
-            self._controller.note_error("ending drafts early", error)
-        if self._step is not None:
-            num_passes = None if confidences is None else confidences.shape[1]
-            self._finish(self._step, scheduler, num_passes=num_passes)
-        self._observer.note_drafts(request_ids, has_any=any(draft_token_ids.draft_token_ids))
-        if not request_ids:
-            return
-        length = self._lengths.planned(request_ids[0])
-        if max(map(len, draft_token_ids.draft_token_ids)) > length:
-            for request_id in request_ids:
-                _trim(scheduler.requests.get(request_id), length)
-        self._apply_caps(scheduler, request_ids)
-        try:
-            self._drafts.choose_widths(request_ids, confidences, scheduler.requests)
-        except Exception as error:  # noqa: BLE001 - serving continues, with all drafts
-            self._controller.note_error("verifying a part of the drafts", error)
-
-
-@dataclass(frozen=True, slots=True)
-class _ExecutedStep:
-    """A step whose results vLLM has processed."""
-
-    output: Any
-    verified: list[VerifiedDraft]
-    kept: Mapping[str, int]
-    """Draft tokens of each request that adaptive verification kept; empty where it kept all."""
-    finished_s: float
-    has_more_work: bool
-
-
-def _trim(request: Any, length: int) -> None:
-    if request is not None and len(request.spec_token_ids) > length:
-        # A new list, because requests share the list of placeholders.
-        request.spec_token_ids = request.spec_token_ids[:length]
+        request_ids, drafts = draft_token_ids.req_ids, draft_token_ids.draft_token_ids
+        report: DraftReport | None = getattr(draft_token_ids, REPORT, None)
+        confidences = None if report is None else report.confidences
+        if report is not None and report.failure:
+            self._reports_confidences = False
+            with self._controller.noting_errors("ending drafts early"):
+                raise RuntimeError(report.failure)
+        if self._finish_step is not None:
+            self._finish_step(num_passes=None if confidences is None else confidences.shape[1])
+        self._observer.note_drafts(request_ids, has_any=any(drafts))
+        asked = self._ledger.asked(request_ids)
+        if max(map(len, drafts), default=0) > min(asked, default=0):
+            for request_id, length in zip(request_ids, asked, strict=True):
+                shorten(scheduler.requests.get(request_id), length)
+        self._confidences = {}
+        if confidences is not None:
+            with self._controller.noting_errors("verifying a part of the drafts"):
+                self._confidences = choose_widths(
+                    self._controller, self._ledger, request_ids, confidences, scheduler.requests
+                )
 
 
 def _category_of(request: Any) -> str:

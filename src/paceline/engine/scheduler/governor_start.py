@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 import paceline
-from paceline.engine.calibration.start import Calibration, load_or_measure
+from paceline.engine.calibration.start import load_or_measure
 from paceline.engine.compat.captured_lengths import captured_lengths, captures_full_graphs
 from paceline.engine.compat.checks import check_hooks, unfit_for
 from paceline.engine.compat.drafters import (
@@ -20,7 +19,7 @@ from paceline.engine.compat.drafters import (
     drafter_control,
     drafting_of,
 )
-from paceline.engine.compat.executor import Executor, find_executor, patch_workers
+from paceline.engine.compat.executor import Executor, patch_workers
 from paceline.engine.compat.length_table import (
     is_length_table,
     lengths_to_name,
@@ -29,6 +28,7 @@ from paceline.engine.compat.length_table import (
 from paceline.engine.fixes.sampler_check import check_workers
 from paceline.engine.recording.recorder import Recorder
 from paceline.engine.scheduler.draft_length_controller import DraftLengthController
+from paceline.engine.scheduler.engine_abilities import EngineAbilities
 from paceline.engine.scheduler.governor_driver import GovernorDriver
 from paceline.engine.scheduler.refusals import (
     refuse_lossy_verification,
@@ -36,8 +36,8 @@ from paceline.engine.scheduler.refusals import (
     refuse_ungovernable,
     refuse_unreported_trims,
 )
-from paceline.engine.scheduler.settings import PluginSettings, parse_settings
-from paceline.engine.worker.early_stop import can_end_early, why_not_in_workers
+from paceline.engine.scheduler.settings import PluginSettings
+from paceline.engine.worker.early_stop import why_not_in_worker
 from paceline.engine.worker.resting_draft import drafter_rests
 from paceline.engine.worker.trimmed_drafts import report_from_worker
 from paceline.engine.worker.v2_draft_length import patch_worker
@@ -48,15 +48,18 @@ from paceline.recording.records import SCHEMA_VERSION, CostTableRecord, Header
 logger = logging.getLogger("vllm.paceline.scheduler")
 
 
-def start_governor(scheduler: Any, kernels: Mapping[str, int]) -> GovernorDriver | None:
+def start_governor(
+    scheduler: Any,
+    settings: PluginSettings,
+    executor: Executor | None,
+    kernels: Mapping[str, int],
+) -> GovernorDriver | None:
     """Return the driver of this scheduler's governor; None where vLLM runs without one.
 
     `kernels` is the number of linear layers by kernel, for the state that operators read. Raises
     ValueError for a configuration that must not be served; vLLM then does not start.
     """
     vllm_config = scheduler.vllm_config
-    max_draft_length = scheduler.num_spec_tokens
-    settings = parse_settings(vllm_config.additional_config, max_draft_length=max_draft_length)
     speculative = vllm_config.speculative_config
     if speculative is None:
         logger.info("Governor: off, because there is no --speculative-config")
@@ -75,57 +78,35 @@ def start_governor(scheduler: Any, kernels: Mapping[str, int]) -> GovernorDriver
         _ignore_length_table(scheduler)
         return None
     refuse_ungovernable(vllm_config)
-    executor = find_executor()
     if speculative.enable_adaptive_verification:
         refuse_unreported_trims(patch_workers(executor, report_from_worker))
         logger.info("Governor: adaptive verification shortens drafts further after they are made")
-    sampler_fault = check_workers(executor)
-    if sampler_fault is not None:
-        logger.error(
-            "Governor: requests with temperature > 0 are served without speculation: %s",
-            sampler_fault,
-        )
     drafter = connect_drafter(drafting_of(vllm_config), executor)
-    graphs_misfit = unfit_for("captured_lengths", hooks)
-    if graphs_misfit:
-        logger.error("Governor: every draft length is allowed: %s", graphs_misfit)
-    allowed_lengths = None if graphs_misfit else captured_lengths(vllm_config)
-    confidences_misfit = why_not_in_workers(executor)
-    if confidences_misfit:
-        logger.info("Governor: drafts do not end early, all are verified: %s", confidences_misfit)
-    calibration = _calibrate(scheduler, executor, settings, drafter, allowed_lengths)
-    controller = DraftLengthController(
-        settings,
-        max_draft_length=max_draft_length,
-        method=speculative.method,
-        allowed_lengths=allowed_lengths,
-        cost_table=None if calibration is None else calibration.table,
-    )
-    rests = drafter_rests(vllm_config, scheduler.kv_cache_config)
-    recording_file = settings.recording_file
+    abilities = _find_abilities(scheduler, drafter, executor, hooks)
+    calibration = None
+    if settings.costs_folder is not None:
+        calibration = load_or_measure(
+            vllm_config,
+            scheduler.kv_cache_config,
+            executor,
+            max_draft_length=abilities.max_draft_length,
+            allowed_lengths=abilities.allowed_lengths,
+            follows_length=drafter.mode in ("follows", "patched"),
+            folder=settings.costs_folder,
+        )
+    table = None if calibration is None else calibration.table
+    controller = DraftLengthController(settings, abilities, cost_table=table)
     driver = GovernorDriver(
         controller,
-        max_draft_length=max_draft_length,
-        trims_drafts=drafter.mode == "trimmed",
-        drafter_rests=rests,
-        allowed_lengths=allowed_lengths,
-        costs=None if calibration is None else calibration.message,
-        cost_table=None if calibration is None else calibration.table,
-        reports_confidences=not confidences_misfit,
-        can_end_early=can_end_early(vllm_config),
-        sampler_fault=sampler_fault,
-        hooks=hooks,
-        kernels=kernels,
+        abilities,
+        facts={
+            "seams": hooks,  # the key that operators know
+            "kernels": kernels,
+            "costs": "learned while serving" if calibration is None else calibration.message,
+        },
         reproducible_seeds=settings.reproducible_seeds,
         recorder=Recorder(
-            None if recording_file is None else Path(recording_file),
-            _header_of(
-                scheduler,
-                controller,
-                allowed_lengths,
-                rests,
-                None if calibration is None else calibration.table,
-            ),
+            settings.recording_file, _header_of(scheduler, controller, abilities, table)
         ),
     )
     if scheduler.dynamic_sd_lookup is None:
@@ -134,26 +115,62 @@ def start_governor(scheduler: Any, kernels: Mapping[str, int]) -> GovernorDriver
         # (`schedule`, "Pad new decode requests"), and the target computes that padding at every
         # draft length. The padding serves full CUDA graphs of one uniform length, which do not
         # exist when the length varies.
-        scheduler.dynamic_sd_lookup = [max_draft_length] * (scheduler.max_num_running_reqs + 1)
+        constant = [abilities.max_draft_length] * (scheduler.max_num_running_reqs + 1)
+        scheduler.dynamic_sd_lookup = constant
     _listen(driver, settings.control_socket)
+    _log_start(vllm_config, settings.policy, drafter, abilities)
+    return driver
+
+
+def _find_abilities(
+    scheduler: Any, drafter: DrafterControl, executor: Executor | None, hooks: dict[str, str]
+) -> EngineAbilities:
+    """Return what the engine can do; log each ability that is missing for want of a fit."""
+    vllm_config = scheduler.vllm_config
+    sampler_fault = check_workers(executor)
+    if sampler_fault is not None:
+        logger.error(
+            "Governor: requests with temperature > 0 are served without speculation: %s",
+            sampler_fault,
+        )
+    graphs_misfit = unfit_for("captured_lengths", hooks)
+    if graphs_misfit:
+        logger.error("Governor: every draft length is allowed: %s", graphs_misfit)
+    why_unreported = patch_workers(executor, why_not_in_worker)
+    if why_unreported:
+        logger.info("Governor: drafts do not end early, all are verified: %s", why_unreported)
+    return EngineAbilities(
+        max_draft_length=scheduler.num_spec_tokens,
+        method=vllm_config.speculative_config.method,
+        allowed_lengths=None if graphs_misfit else captured_lengths(vllm_config),
+        always_drafts_maximum=drafter.mode == "trimmed",
+        drafter_rests=drafter_rests(vllm_config, scheduler.kv_cache_config),
+        reports_confidences=not why_unreported,
+        sampler_fault=sampler_fault,
+    )
+
+
+def _log_start(
+    vllm_config: Any, policy: str, drafter: DrafterControl, abilities: EngineAbilities
+) -> None:
+    longest, allowed = abilities.max_draft_length, abilities.allowed_lengths
     logger.info(
         "Governor: policy %s, draft length %s, drafter %s, which %s",
-        settings.policy,
-        f"0 to {max_draft_length}" if allowed_lengths is None else f"one of {allowed_lengths}",
-        speculative.method,
+        policy,
+        f"0 to {longest}" if allowed is None else f"one of {allowed}",
+        abilities.method,
         drafter.why,
     )
-    if allowed_lengths is None and captures_full_graphs(vllm_config):
+    if allowed is None and captures_full_graphs(vllm_config):
         logger.warning(
             "Governor: only draft length %d has full CUDA graphs; every other length, 0 too, is "
             'slower than it need be. Add "num_speculative_tokens_per_batch_size": %s to '
             "--speculative-config.",
-            max_draft_length,
+            longest,
             render_length_table(
-                lengths_to_name(max_draft_length), vllm_config.scheduler_config.max_num_seqs
+                lengths_to_name(longest), vllm_config.scheduler_config.max_num_seqs
             ),
         )
-    return driver
 
 
 def _listen(driver: GovernorDriver, path: str | None) -> None:
@@ -167,31 +184,10 @@ def _listen(driver: GovernorDriver, path: str | None) -> None:
             logger.warning("Governor: it has no control channel and no metrics: %s", error)
 
 
-def _calibrate(
-    scheduler: Any,
-    executor: Executor | None,
-    settings: PluginSettings,
-    drafter: DrafterControl,
-    allowed_lengths: tuple[int, ...] | None,
-) -> Calibration | None:
-    if settings.costs_folder is None:
-        return None
-    return load_or_measure(
-        scheduler.vllm_config,
-        scheduler.kv_cache_config,
-        executor,
-        max_draft_length=scheduler.num_spec_tokens,
-        allowed_lengths=allowed_lengths,
-        follows_length=drafter.mode in ("follows", "patched"),
-        folder=Path(settings.costs_folder),
-    )
-
-
 def _header_of(
     scheduler: Any,
     controller: DraftLengthController,
-    allowed_lengths: tuple[int, ...] | None,
-    rests: bool,
+    abilities: EngineAbilities,
     table: CostTable | None,
 ) -> Callable[[], Header]:
     """Return a function that gives the header of a recording that starts when it is called."""
@@ -207,10 +203,10 @@ def _header_of(
             schema_version=SCHEMA_VERSION,
             paceline_version=paceline.__version__,
             policy=controller.state()["policy"],
-            method=vllm_config.speculative_config.method,
-            max_draft_length=scheduler.num_spec_tokens,
-            allowed_lengths=allowed_lengths,
-            drafter_rests=rests,
+            method=abilities.method,
+            max_draft_length=abilities.max_draft_length,
+            allowed_lengths=abilities.allowed_lengths,
+            drafter_rests=abilities.drafter_rests,
             is_async=bool(settings.async_scheduling),
             max_num_seqs=scheduler.max_num_running_reqs,
             token_budget=settings.max_num_batched_tokens,

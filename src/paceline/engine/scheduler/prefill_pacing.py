@@ -4,38 +4,114 @@ The governor's `PrefillPacer` decides how many prompt tokens a step may compute.
 this module turns that into the scheduler's token budget and its longest chunk of one prompt, which
 vLLM reads anew for every step. While no request decodes, and after an error, both keep their
 configured values.
+
+An objective that vLLM's configuration excludes is refused. A longest pause is left out, with a line
+in the log: `paceline serve` has one by default.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
-import time
-from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from paceline.engine.compat.checks import check_hooks, unfit_for
+from paceline.engine.scheduler.settings import PluginSettings
+from paceline.engine.scheduler.step_clock import StepClock, count_prompt_tokens
 from paceline.governor.prefill_pacing import PrefillPacer
 
 logger = logging.getLogger("vllm.paceline.prefill_pacing")
 
-_MAX_IN_FLIGHT = 64
-"""Bound on steps in flight: there are two under asynchronous scheduling. Beyond, and after as many
-steps that this module never saw scheduled, nothing can be learned: pacing ends, as prompts would
-get next to nothing until then."""
+_MAX_UNTIMED = 64
+"""Scheduled steps in a row of which none was timed: nothing can be learned then, and prompts would
+get next to nothing. Two are in flight under asynchronous scheduling."""
+_PAUSE_RATIO = 3.0
+"""Of the longest step with prompts to its decodes, where these are slow: under a longest pause
+prompts still have two thirds of the time. Chosen; `paceline doctor` calls 4 a stall."""
+
+
+def start_pacing(scheduler: Any, settings: PluginSettings) -> SchedulerPacing | None:
+    """Return the pacing of this scheduler; None if no time is set or vLLM does not fit.
+
+    Independent of speculation. ValueError where the configuration excludes an objective. A longest
+    pause is also left out where one scheduler sees only a part of what a step waits for.
+    """
+    objective_ms, pause_ms = settings.time_per_output_token_ms, settings.max_pause_ms
+    if objective_ms is None and pause_ms is None:
+        return None
+    excluded = _why_prompts_stay_whole(scheduler.scheduler_config) or _why_prompts_wait(scheduler)
+    if excluded and objective_ms is not None:
+        raise ValueError(
+            f"time_per_output_token_ms is {objective_ms}, but {excluded}; remove "
+            "time_per_output_token_ms, or change that option"
+        )
+    if objective_ms is None:
+        excluded = excluded or _why_steps_wait_for_others(scheduler.vllm_config.parallel_config)
+    if excluded:
+        logger.info("Pacing: off, because %s", excluded)
+        return None
+    misfit = unfit_for("prefill_pacing", check_hooks("prefill_pacing"))
+    if misfit:
+        logger.error("Pacing: off, because this vLLM does not fit its hooks: %s", misfit)
+        return None
+    if objective_ms is not None:
+        logger.info("Pacing: objective of %g ms between two tokens of a request", objective_ms)
+        return SchedulerPacing(scheduler, objective_ms / 1e3)
+    assert pause_ms is not None
+    logger.info(
+        "Pacing: prompts delay running answers by at most %g ms, or %g times a step's decodes",
+        pause_ms,
+        _PAUSE_RATIO,
+    )
+    return SchedulerPacing(scheduler, pause_ms / 1e3, ratio=_PAUSE_RATIO)
+
+
+def _why_prompts_stay_whole(settings: Any) -> str:
+    """Empty if a step's limits may be lowered below vLLM's."""
+    if not settings.enable_chunked_prefill:
+        return "prompts are computed in one piece (--no-enable-chunked-prefill)"
+    if settings.disable_chunked_mm_input:
+        # A limit below an image's tokens would cut it or never compute it.
+        return "images are computed in one piece (disable_chunked_mm_input)"
+    if getattr(settings, "long_prefill_token_threshold_adaptive", False):
+        return "vLLM raises the pieces of prompts itself (long_prefill_token_threshold_adaptive)"
+    return ""
+
+
+def _why_prompts_wait(scheduler: Any) -> str:
+    """Empty if vLLM lets prompts into every step.
+
+    Beside an interval, pacing would misjudge the steps without prompts, and an interval ends while
+    prompts wait that one step cannot finish, which is always so where pacing divides them.
+    """
+    if scheduler.vllm_config.parallel_config.data_parallel_size > 1:
+        interval = scheduler.scheduler_config.prefill_schedule_interval
+    else:
+        interval = getattr(scheduler, "local_prefill_interval", 1)  # since vLLM 0.33
+    if interval > 1:
+        return f"vLLM computes prompts in one of {interval} steps only (prefill_schedule_interval)"
+    return ""
+
+
+def _why_steps_wait_for_others(settings: Any) -> str:
+    """Empty if the time of a step depends on what its scheduler put into it."""
+    if settings.pipeline_parallel_size > 1:
+        return "steps of several pipeline stages overlap (--pipeline-parallel-size)"
+    if settings.data_parallel_size > 1:
+        return "steps may wait for those of other ranks (--data-parallel-size)"
+    return ""
 
 
 @dataclass(frozen=True, slots=True)
 class _Step:
     """What is known when a step is scheduled."""
 
-    output: Any
-    started_s: float
     prefill_tokens: int
     is_decoding: bool
     is_lean: bool
     """It has as few prompt tokens as possible."""
-    resumes: bool
-    """No request was running before it, so the engine may have been idle."""
 
 
 class SchedulerPacing:
@@ -50,29 +126,22 @@ class SchedulerPacing:
         self._configured_chunk: int = scheduler.scheduler_config.long_prefill_token_threshold
         parallel = scheduler.vllm_config.parallel_config
         self._is_pipeline: bool = parallel.pipeline_parallel_size > 1
-        self._in_flight: deque[_Step] = deque()
-        self._num_unknown = 0
-        self._finished_s = 0.0
-        self._had_more_work = False
+        self._clock: StepClock[_Step] = StepClock()
+        self._num_untimed = 0
         self._has_prompts = False
         self._has_failed = False
-        self._started_s = 0.0
-        self._is_decoding = self._is_lean = self._resumes = False
+        self._is_decoding = self._is_lean = False
 
     def before_schedule(self, scheduler: Any) -> None:
         """Set the scheduler's limits for the step it is about to schedule."""
         budget, chunk = self._configured_budget, self._configured_chunk
-        if not self._has_failed:
-            try:
-                self._started_s = time.monotonic()
-                num_running, num_waiting = scheduler.get_request_counts()
-                self._resumes = num_running == 0
-                self._is_decoding = num_running > 0
-                self._is_lean = False
-                if num_waiting or self._has_prompts:
-                    budget, chunk = self._limits(scheduler, num_waiting)
-            except Exception as error:  # noqa: BLE001 - serving continues without pacing
-                self._fail("before a step", error)
+        with self._off_after_error("before a step"):
+            self._clock.begin(scheduler)
+            num_running, num_waiting = scheduler.get_request_counts()
+            self._is_decoding = num_running > 0
+            self._is_lean = False
+            if not self._has_failed and (num_waiting or self._has_prompts):
+                budget, chunk = self._limits(scheduler, num_waiting)
         scheduler.max_num_scheduled_tokens = budget
         scheduler.scheduler_config.long_prefill_token_threshold = chunk
 
@@ -106,61 +175,42 @@ class SchedulerPacing:
         """Note the scheduled step."""
         if self._has_failed or not output.num_scheduled_tokens:
             return
-        try:
-            # All tokens beyond one per request and its drafts count as prompt.
-            num_decoded = len(output.num_scheduled_tokens) + sum(
-                map(len, output.scheduled_spec_decode_tokens.values())
-            )
-            prefill_tokens = max(output.total_num_scheduled_tokens - num_decoded, 0)
-            if len(self._in_flight) == _MAX_IN_FLIGHT:
-                raise RuntimeError(f"none of {_MAX_IN_FLIGHT} scheduled steps was finished")
-            self._in_flight.append(
-                _Step(
-                    output,
-                    self._started_s,
-                    prefill_tokens,
-                    self._is_decoding,
-                    self._is_lean,
-                    self._resumes,
-                )
-            )
-        except Exception as error:  # noqa: BLE001 - serving continues without pacing
-            self._fail("with a scheduled step", error)
+        with self._off_after_error("with a scheduled step"):
+            if self._num_untimed == _MAX_UNTIMED:
+                raise RuntimeError(f"none of the last {_MAX_UNTIMED} steps could be timed")
+            self._num_untimed += 1
+            _, prefill_tokens = count_prompt_tokens(output)
+            self._clock.scheduled(output, _Step(prefill_tokens, self._is_decoding, self._is_lean))
 
     def after_step(self, scheduler: Any, output: Any) -> None:
-        """Learn from the step's duration: since the step before, or since its own start after a
-        pause. An unknown step, and older ones that vLLM never finished, teach nothing. In a
-        pipeline a request waits for its whole step, beside which others run."""
+        """Learn from the step's duration. An unknown step teaches nothing. In a pipeline a request
+        waits for its whole step, beside which others run."""
         if self._has_failed or not output.num_scheduled_tokens:
             return
-        try:
-            before_s, had_more_work = self._finished_s, self._had_more_work
-            self._finished_s, self._had_more_work = time.monotonic(), scheduler.has_requests()
-            while self._in_flight:
-                step = self._in_flight.popleft()
-                if step.output is output:
-                    follows = had_more_work and not step.resumes and not self._is_pipeline
-                    self._pacer.observe(
-                        self._finished_s - (before_s if follows else step.started_s),
-                        step.prefill_tokens,
-                        is_decoding=step.is_decoding,
-                        is_lean=step.is_lean,
-                    )
-                    self._num_unknown = 0
-                    return
-            self._num_unknown += 1
-            if self._num_unknown == _MAX_IN_FLIGHT:
-                raise RuntimeError(f"the last {_MAX_IN_FLIGHT} steps were never scheduled")
-        except Exception as error:  # noqa: BLE001 - serving continues without pacing
-            self._fail("after a step", error)
+        with self._off_after_error("after a step"):
+            finished = self._clock.finished(output, scheduler)
+            if finished is None:
+                return
+            self._num_untimed = 0
+            step = finished.noted
+            self._pacer.observe(
+                finished.since_scheduled_s if self._is_pipeline else finished.duration_s,
+                step.prefill_tokens,
+                is_decoding=step.is_decoding,
+                is_lean=step.is_lean,
+            )
 
-    def _fail(self, when: str, error: Exception) -> None:
-        self._has_failed = True
-        logger.error(
-            "Pacing: %s %s: %s. Prefill pacing is off until the engine restarts; vLLM's configured "
-            "limits apply.",
-            type(error).__name__,
-            when,
-            error,
-            exc_info=error,
-        )
+    @contextlib.contextmanager
+    def _off_after_error(self, when: str) -> Iterator[None]:
+        """End pacing after an error in the block; serving continues without it."""
+        try:
+            yield
+        except Exception as error:
+            self._has_failed = True
+            logger.exception(
+                "Pacing: %s %s: %s. Prefill pacing is off until the engine restarts; vLLM's "
+                "configured limits apply.",
+                type(error).__name__,
+                when,
+                error,
+            )

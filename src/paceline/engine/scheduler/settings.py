@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import field, fields
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic.dataclasses import dataclass
 
 from paceline.governor.policies.builtin import DEFAULT_POLICY
 from paceline.governor.policies.schedule import POLICY as SCHEDULE_POLICY
@@ -18,25 +22,51 @@ _MAX_SOCKET_PATH_BYTES = 107
 _WHERE = "set it in --additional-config '{\"paceline\": {…}}'"
 
 
-@dataclass(frozen=True, slots=True)
+def _check_policy(name: str) -> str:
+    find_policy(name)
+    return name
+
+
+def _check_absolute(path: Path) -> Path:
+    if not path.is_absolute():
+        raise ValueError("it must be an absolute path")
+    return path
+
+
+def _check_socket(path: str) -> str:
+    if len(path.encode()) > _MAX_SOCKET_PATH_BYTES:
+        raise ValueError(f"a Unix socket path has at most {_MAX_SOCKET_PATH_BYTES} bytes")
+    if path:
+        _check_absolute(Path(path))
+    return path
+
+
+_Milliseconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+_AbsolutePath = Annotated[Path, Field(strict=False), AfterValidator(_check_absolute)]
+_Schedule = Annotated[
+    tuple[ScheduleRange, ...], BeforeValidator(SCHEDULE_POLICY.parameters[0].read)
+]
+
+
+@dataclass(frozen=True, slots=True, config=ConfigDict(strict=True))
 class PluginSettings:
     """The plugin's settings, checked."""
 
-    policy: str = DEFAULT_POLICY
-    draft_length: int | None = None
+    policy: Annotated[str, AfterValidator(_check_policy)] = DEFAULT_POLICY
+    draft_length: Annotated[int, Field(ge=0)] | None = None
     """The length of the policy `fixed`; None is the engine's num_speculative_tokens."""
-    schedule: tuple[ScheduleRange, ...] | None = None
+    schedule: _Schedule | None = None
     """The ranges of the policy `schedule`."""
-    control_socket: str | None = None
+    control_socket: Annotated[str, AfterValidator(_check_socket)] | None = None
     """Path of the Unix socket of the control channel; None is the abstract address of
     `governor_channel`, and an empty path starts no channel."""
-    time_per_output_token_ms: float | None = None
+    time_per_output_token_ms: _Milliseconds | None = None
     """Objective for the time between two chunks of a request, kept in 99 of 100 steps: prefills are
     paced, and `goodput` and `latency` limit their draft length. None is no objective."""
-    max_pause_ms: float | None = None
+    max_pause_ms: _Milliseconds | None = None
     """Longest step, in 99 of 100, of running answers and prompts together, without an objective.
     Draft lengths do not keep to it, and prompts have most of the time where decodes are slow."""
-    policy_parameters: Mapping[str, Any] = field(default_factory=dict)
+    policy_parameters: dict[str, Any] = field(default_factory=dict)
     """Parameters of `policy` by name; docs/policies.md lists them."""
     reproducible_seeds: bool = False
     """Whether requests that sample with a seed are served without drafts, so that their random
@@ -46,21 +76,18 @@ class PluginSettings:
     requests are refused."""
     compact_json: bool = False
     """Whether JSON answers of structured outputs have no optional white space."""
-    recording_file: str | None = None
+    recording_file: _AbsolutePath | None = None
     """Path of the file for recordings, which are made on command; None refuses them."""
-    costs_folder: str | None = None
+    costs_folder: _AbsolutePath | None = None
     """Folder of the costs that are measured when an engine starts; None measures none."""
-    expected_kernels: tuple[str, ...] = ()
+    expected_kernels: Annotated[tuple[str, ...], Field(strict=False)] = ()
     """Classes of vLLM, one of which should compute the linear layers; empty judges none."""
 
     def parameters_for(self, policy: str) -> dict[str, Any]:
         """Return the parameters that these settings give to the policy called `policy`."""
         parameters = {"draft_length": self.draft_length, "schedule": self.schedule}
         given = {name: value for name, value in parameters.items() if value is not None}
-        return given | dict(self.policy_parameters) if policy == self.policy else given
-
-
-_KEYS = tuple(PluginSettings.__dataclass_fields__)
+        return given | self.policy_parameters if policy == self.policy else given
 
 
 def parse_settings(
@@ -74,39 +101,51 @@ def parse_settings(
     given: Any = {}
     if isinstance(additional_config, Mapping):
         given = additional_config.get("paceline", {})
-    if not isinstance(given, Mapping):
-        raise ValueError(f'"paceline" is {given!r}; it must be a JSON object; {_WHERE}')
-    for key in given:
-        if key not in _KEYS:
-            raise ValueError(
-                f'"paceline" has the unknown key {key!r}; allowed keys: {", ".join(_KEYS)}; '
-                f"{_WHERE}"
-            )
-    paths = {
-        name: given.get(name, environ.get(f"PACELINE_{name.upper()}"))
-        for name in ("control_socket", "recording_file")
-    }
     load_policies()  # at start, so that switching the policy at run time imports nothing
-    settings = PluginSettings(
-        policy=_check_name(given.get("policy", DEFAULT_POLICY)),
-        draft_length=_check_draft_length(given.get("draft_length"), max_draft_length),
-        schedule=_check_schedule(given.get("schedule")),
-        control_socket=_check_socket_path(paths["control_socket"]),
-        recording_file=_check_path("recording_file", paths["recording_file"]),
-        costs_folder=_costs_folder(given.get("costs_folder"), environ),
-        time_per_output_token_ms=_check_milliseconds(given, "time_per_output_token_ms"),
-        max_pause_ms=_check_milliseconds(given, "max_pause_ms"),
-        policy_parameters=_check_parameters(given),
-        reproducible_seeds=_check_switch(given, "reproducible_seeds"),
-        separate_tenants=_check_switch(given, "separate_tenants"),
-        compact_json=_check_switch(given, "compact_json"),
-        expected_kernels=_check_kernels(given.get("expected_kernels", ())),
-    )
     try:
-        check_policy_parameters(settings, settings.policy, settings.policy_parameters)
+        return _parse(given, max_draft_length, environ)
     except ValueError as error:
-        raise ValueError(f"{error}; {_WHERE}") from None
+        reason = _describe(error) if isinstance(error, ValidationError) else error
+        raise ValueError(f"{reason}; {_WHERE}") from None
+
+
+def _parse(given: Any, max_draft_length: int, environ: Mapping[str, str]) -> PluginSettings:
+    if not isinstance(given, Mapping):
+        raise ValueError(f'"paceline" is {given!r}; it must be a JSON object')
+    keys = [setting.name for setting in fields(PluginSettings)]
+    unknown = [key for key in given if key not in keys]
+    if unknown:
+        raise ValueError(
+            f'"paceline" has the unknown key {unknown[0]!r}; allowed keys: {", ".join(keys)}'
+        )
+    defaults: dict[str, Any] = {
+        "control_socket": environ.get("PACELINE_CONTROL_SOCKET"),
+        "recording_file": environ.get("PACELINE_RECORDING_FILE"),
+        "costs_folder": costs_folder(environ),
+    }
+    values = defaults | {name: value for name, value in given.items() if value is not None}
+    values["costs_folder"] = values["costs_folder"] or None
+    settings = PluginSettings(**values)
+    length, parameters = settings.draft_length, settings.policy_parameters
+    if length is not None and length > max_draft_length:
+        raise ValueError(
+            f"draft_length is {length}; it must be a whole number from 0 (off) to "
+            f"{max_draft_length}, the engine's num_speculative_tokens"
+        )
+    for name in ("draft_length", "schedule"):
+        if name in given and name in parameters:
+            raise ValueError(
+                f"{name} is given twice; remove it from policy_parameters or from the level above"
+            )
+    check_policy_parameters(settings, settings.policy, parameters)
     return settings
+
+
+def _describe(error: ValidationError) -> str:
+    """The first mistake: the setting, what was given, and what is allowed."""
+    detail = error.errors()[0]
+    name, message = str(detail["loc"][0]), detail["msg"].removeprefix("Value error, ")
+    return message if message.startswith(name) else f"{name} is {detail['input']!r}: {message}"
 
 
 def check_policy_parameters(
@@ -122,98 +161,3 @@ def check_policy_parameters(
         name: value for name, value in settings.parameters_for(policy).items() if name in declared
     }
     definition.read_parameters(shared | dict(given))
-
-
-def _check_name(value: object) -> str:
-    if not isinstance(value, str):
-        raise ValueError(f"policy is {value!r}; it must be the name of a policy; {_WHERE}")
-    try:
-        find_policy(value)
-    except ValueError as error:
-        raise ValueError(f"{error}; {_WHERE}") from None
-    return value
-
-
-def _check_schedule(value: object) -> tuple[ScheduleRange, ...] | None:
-    if value is None:
-        return None
-    [parameter] = SCHEDULE_POLICY.parameters
-    try:
-        checked: tuple[ScheduleRange, ...] = parameter.read(value)
-    except ValueError as error:
-        raise ValueError(f"{error}; {_WHERE}") from None
-    return checked
-
-
-def _check_parameters(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    value = given.get("policy_parameters", {})
-    if not isinstance(value, Mapping):
-        raise ValueError(
-            f"policy_parameters is {value!r}; it must be a JSON object of the policy's parameters; "
-            f"{_WHERE}"
-        )
-    twice = sorted({"draft_length", "schedule"} & set(given) & set(value))
-    if twice:
-        raise ValueError(
-            f"{twice[0]} is given twice; remove it from policy_parameters or from the level above; "
-            f"{_WHERE}"
-        )
-    return dict(value)
-
-
-def _check_switch(given: Mapping[str, Any], name: str) -> bool:
-    value = given.get(name, False)
-    if not isinstance(value, bool):
-        raise ValueError(f"{name} is {value!r}; it must be true or false; {_WHERE}")
-    return value
-
-
-def _check_draft_length(value: object, max_draft_length: int) -> int | None:
-    if value is None:
-        return None
-    if type(value) is not int or not 0 <= value <= max_draft_length:
-        raise ValueError(
-            f"draft_length is {value!r}; it must be a whole number from 0 (off) to "
-            f"{max_draft_length}, the engine's num_speculative_tokens; {_WHERE}"
-        )
-    return value
-
-
-def _check_milliseconds(given: Mapping[str, Any], name: str) -> float | None:
-    value = given.get(name)
-    if value is None:
-        return None
-    if type(value) not in (int, float) or not 0 < value < float("inf"):
-        raise ValueError(
-            f"{name} is {value!r}; it must be a positive number of milliseconds; {_WHERE}"
-        )
-    return float(value)
-
-
-def _check_kernels(value: object) -> tuple[str, ...]:
-    if isinstance(value, (list, tuple)) and all(isinstance(name, str) for name in value):
-        return tuple(value)
-    raise ValueError(f"expected_kernels is {value!r}; it must be a list of class names; {_WHERE}")
-
-
-def _check_path(name: str, value: object) -> str | None:
-    if value is None or (isinstance(value, str) and value.startswith("/")):
-        return value
-    raise ValueError(f"{name} is {value!r}; it must be an absolute path; {_WHERE}")
-
-
-def _costs_folder(value: object, environ: Mapping[str, str]) -> str | None:
-    return _check_path("costs_folder", (costs_folder(environ) if value is None else value) or None)
-
-
-def _check_socket_path(value: object) -> str | None:
-    if value is None or value == "":
-        return None if value is None else ""
-    if not isinstance(value, str) or not value.startswith("/"):
-        raise ValueError(f"control_socket is {value!r}; it must be an absolute path; {_WHERE}")
-    if len(value.encode()) > _MAX_SOCKET_PATH_BYTES:
-        raise ValueError(
-            f"control_socket {value!r} has {len(value.encode())} bytes; "
-            f"a Unix socket path may have at most {_MAX_SOCKET_PATH_BYTES}; {_WHERE}"
-        )
-    return value

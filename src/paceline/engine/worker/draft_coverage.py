@@ -90,8 +90,3 @@ def take_tokens(gaps: list[Gap], max_tokens: int) -> list[Gap]:
         taken.append(Gap(gap.row, gap.start, stop))
         room -= stop - gap.start
     return taken
-
-
-def num_missing(gaps: list[Gap]) -> int:
-    """Return the number of tokens in all gaps."""
-    return sum(gap.stop - gap.start for gap in gaps)

@@ -4,8 +4,7 @@ In a step with a `DraftOrder`, the confidences of each pass go to a `DraftingRou
 no more, an exception leaves vLLM's loop over the passes, and the tokens drawn so far are the
 proposal. The probabilities they were drawn from are kept with them, so that rejection sampling
 stays exact. The confidences return to the scheduler, which chooses how many tokens of each request
-are verified. On GPUs drafting does not end early: the host would have to wait for every pass. The
-confidences of all passes are read at once, with the draft tokens.
+are verified.
 
 For drafters that draft token by token through `SpecDecodeBaseProposer`, under synchronous
 scheduling: drafts of asynchronous steps have a fixed length. With tensor parallelism the first rank
@@ -17,22 +16,21 @@ and the scheduler orders no more.
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from paceline.engine.compat.checks import check_hooks, unfit_for
-from paceline.engine.compat.executor import Executor
 from paceline.engine.compat.model_runner_loading import when_model_runner_loads
+from paceline.engine.compat.wrapping import fits, is_wrapped, wrap_once
 from paceline.engine.worker.draft_orders import ORDER, REPORT, DraftOrder, DraftReport
+from paceline.governor.acceptance.confidence_map import Floats
 from paceline.governor.drafting.drafting_round import DraftingRound
 
 logger = logging.getLogger("vllm.paceline.early_stop")
 
-_MARK = "__paceline_early_stop__"
+_PART = "early_stop"
 _PASSES = "_paceline_passes"
 """On the drafter, while it drafts by an order: its `_StepPasses`."""
 _REPORT = "_paceline_draft_report"
@@ -45,70 +43,41 @@ def apply() -> bool:
     return when_model_runner_loads(_wrap)
 
 
-def why_not_in_workers(executor: Executor | None) -> str:
-    """Return why some worker cannot report confidences; "" if all can.
-
-    Never raises.
-    """
-    if executor is None:
-        return "the workers cannot be reached"
-    try:
-        answers: list[str] = executor.collective_rpc(why_not_in_worker)
-    except Exception as error:
-        logger.exception("Paceline: the workers did not answer whether they report confidences")
-        return str(error)
-    return next(filter(None, answers), "")
-
-
-def can_end_early(vllm_config: Any) -> bool:
-    """Return whether workers that report confidences can also end drafts early."""
-    return bool(vllm_config.device_config.device_type == "cpu")
-
-
 def why_not_in_worker(worker: Any) -> str:
-    """In the worker: return why it cannot report confidences; "" if it can."""
+    """In the worker: return why it cannot report confidences and end drafts early; "" if it can."""
     runner = worker.model_runner
-    if not hasattr(getattr(type(runner), "take_draft_token_ids", None), _MARK):
+    if not is_wrapped(getattr(type(runner), "take_draft_token_ids", None), _PART):
         return "this model runner is not wrapped"
-    config = runner.vllm_config
-    if config.parallel_config.pipeline_parallel_size > 1:
-        return "pipeline parallelism is untested"
-    speculative = config.speculative_config
-    drafter = type(runner.drafter)
-    if speculative.method not in _METHODS or speculative.parallel_drafting:
-        return f"{speculative.method} does not draft token by token"
-    if not hasattr(drafter.propose, _MARK) or "_greedy_sample" in vars(drafter):
-        return f"{drafter.__name__} drafts in a way of its own"
-    if config.scheduler_config.async_scheduling:
-        return "drafts have a fixed length under asynchronous scheduling"
-    if speculative.use_heterogeneous_vocab or speculative.use_local_argmax_reduction:
-        return "the draft model's probabilities over the target's vocabulary are not computed"
-    if config.parallel_config.data_parallel_size > 1:
-        return "ranks of data parallelism draft equally many tokens"
-    return ""
+    config, drafter = runner.vllm_config.speculative_config, type(runner.drafter)
+    reasons = {
+        f"{config.method} does not draft token by token": (
+            config.method not in _METHODS or config.parallel_drafting
+        ),
+        f"{drafter.__name__} drafts in a way of its own": (
+            not is_wrapped(getattr(drafter, "propose", None), _PART)
+            or "_greedy_sample" in vars(drafter)
+        ),
+        "drafts have a fixed length under asynchronous scheduling": (
+            runner.vllm_config.scheduler_config.async_scheduling
+        ),
+        "the draft model's probabilities over the target's vocabulary are not computed": (
+            config.use_heterogeneous_vocab or config.use_local_argmax_reduction
+        ),
+    }
+    return next((reason for reason, holds in reasons.items() if holds), "")
 
 
 def _wrap() -> None:
     """Wrap the methods in a process that has their modules loaded. Idempotent."""
-    misfit = unfit_for("early_stop", check_hooks("early_stop"))
-    if misfit:
-        logger.warning(
-            "Paceline: drafts do not end early and all are verified, because this vLLM does not "
-            "fit its hooks: %s",
-            misfit,
-        )
+    if not fits(_PART, otherwise="Drafts do not end early, and all are verified."):
         return
     from vllm.v1.spec_decode.llm_base_proposer import SpecDecodeBaseProposer
     from vllm.v1.worker.gpu_model_runner import GPUModelRunner
 
-    runner: Any = GPUModelRunner
-    drafter: Any = SpecDecodeBaseProposer
-    if hasattr(runner.take_draft_token_ids, _MARK):
-        return
-    drafter._sample_draft_tokens = _follow_passes(drafter._sample_draft_tokens)
-    drafter.propose = _end_early(drafter.propose)
-    runner.propose_draft_token_ids = _by_order(runner.propose_draft_token_ids)
-    runner.take_draft_token_ids = _with_report(runner.take_draft_token_ids)
+    wrap_once(SpecDecodeBaseProposer, "_sample_draft_tokens", _PART, _sample_draft_tokens)
+    wrap_once(SpecDecodeBaseProposer, "propose", _PART, _propose)
+    wrap_once(GPUModelRunner, "propose_draft_token_ids", _PART, _propose_by_order)
+    wrap_once(GPUModelRunner, "take_draft_token_ids", _PART, _take_with_report)
 
 
 class _DraftingEndedError(Exception):
@@ -119,13 +88,12 @@ class _StepPasses:
     """The passes of one step on one rank."""
 
     def __init__(self, runner: Any, order: DraftOrder, max_passes: int) -> None:
-        self._order = order
         self._max_passes = max_passes
         self._group = _tensor_parallel_group()
         self._round: DraftingRound | None = None
         self._token_ids: list[Any] = []
         self._probs: list[Any] = []
-        self._confidences: list[Any] = []
+        self._confidences: list[Floats] = []
         self._failure = ""
         if self._group is None or self._group.rank_in_group == 0:
             with self._noting_failure():
@@ -138,14 +106,13 @@ class _StepPasses:
         self._probs.append(probs)
         if self._round is not None and not self._failure:
             with self._noting_failure():
-                confidences = confidences_of(probs, logits)
+                confidences = confidences_of(probs, logits).numpy()
                 self._confidences.append(confidences)
-                if self._order.rule.ends_early:
-                    self._round.add_pass(confidences.numpy())
+                self._round.add_pass(confidences)
 
     def wants_more(self) -> bool:
         """Whether the ranks run another pass; waits for the first rank's answer."""
-        if len(self._token_ids) >= self._max_passes or not self._order.rule.ends_early:
+        if len(self._token_ids) >= self._max_passes:
             return True  # vLLM's loop ends by itself
         wants_more = True
         if self._round is not None and not self._failure:
@@ -163,15 +130,9 @@ class _StepPasses:
 
     def report(self) -> DraftReport | None:
         """What the scheduler learns; None where nothing was drafted, and on other ranks."""
-        import torch
-
-        confidences = None
-        if self._confidences and not self._failure:
-            with self._noting_failure():
-                confidences = torch.stack(self._confidences, dim=1).cpu().numpy()
         if self._failure:
             return DraftReport(None, self._failure)
-        return None if confidences is None else DraftReport(confidences)
+        return DraftReport(np.stack(self._confidences, axis=1)) if self._confidences else None
 
     @contextlib.contextmanager
     def _noting_failure(self) -> Iterator[None]:
@@ -219,22 +180,17 @@ def _answer_of_first(group: Any, wants_more: bool) -> bool:
     return bool(group.broadcast(answer, src=0).item())
 
 
-def _follow_passes(stock: Any) -> Any:
-    """Wrap the method that draws the tokens of one pass."""
-
-    @functools.wraps(stock)
-    def sample_draft_tokens(self: Any, hidden_states: Any, sampling_metadata: Any) -> Any:
-        passes: _StepPasses | None = getattr(self, _PASSES, None)
-        if passes is None:
-            return stock(self, hidden_states, sampling_metadata)
-        with _logits_kept(self.model) as logits:
-            token_ids, probs = stock(self, hidden_states, sampling_metadata)
-        passes.add_pass(token_ids, probs, logits[-1] if logits else None)
-        if not passes.wants_more():
-            raise _DraftingEndedError
-        return token_ids, probs
-
-    return sample_draft_tokens
+def _sample_draft_tokens(stock: Any, drafter: Any, *arguments: Any) -> Any:
+    """Draw the tokens of one pass, and leave the loop over the passes if no more are wanted."""
+    passes: _StepPasses | None = getattr(drafter, _PASSES, None)
+    if passes is None:
+        return stock(drafter, *arguments)
+    with _logits_kept(drafter.model) as logits:
+        token_ids, probs = stock(drafter, *arguments)
+    passes.add_pass(token_ids, probs, logits[-1] if logits else None)
+    if not passes.wants_more():
+        raise _DraftingEndedError
+    return token_ids, probs
 
 
 @contextlib.contextmanager
@@ -254,52 +210,35 @@ def _logits_kept(model: Any) -> Iterator[list[Any]]:
         model.compute_logits = compute_logits
 
 
-def _end_early(stock: Any) -> Any:
-    """Wrap the method with the loop over the passes."""
-
-    @functools.wraps(stock)
-    def propose(self: Any, *arguments: Any, **named: Any) -> Any:
-        try:
-            return stock(self, *arguments, **named)
-        except _DraftingEndedError:
-            token_ids, self._last_draft_probs = getattr(self, _PASSES).proposal()
-            return token_ids
-
-    setattr(propose, _MARK, True)
-    return propose
+def _propose(stock: Any, drafter: Any, *arguments: Any, **named: Any) -> Any:
+    """Run vLLM's loop over the passes; where it was left, the tokens until then are proposed."""
+    try:
+        return stock(drafter, *arguments, **named)
+    except _DraftingEndedError:
+        token_ids, drafter._last_draft_probs = getattr(drafter, _PASSES).proposal()
+        return token_ids
 
 
-def _by_order(stock: Any) -> Any:
-    """Wrap the runner's method that proposes drafts, called once per step."""
-
-    @functools.wraps(stock)
-    def propose_draft_token_ids(
-        self: Any, scheduler_output: Any, *arguments: Any, **named: Any
-    ) -> Any:
-        order = getattr(scheduler_output, ORDER, None)
-        if order is None:
-            return stock(self, scheduler_output, *arguments, **named)
-        passes = _StepPasses(self, order, scheduler_output.num_spec_tokens_to_schedule)
-        setattr(self.drafter, _PASSES, passes)
-        try:
-            return stock(self, scheduler_output, *arguments, **named)
-        finally:
-            delattr(self.drafter, _PASSES)
-            setattr(self, _REPORT, passes.report())
-
-    return propose_draft_token_ids
+def _propose_by_order(
+    stock: Any, runner: Any, scheduler_output: Any, *arguments: Any, **named: Any
+) -> Any:
+    """Propose the drafts of a step, by its order if it has one."""
+    order = getattr(scheduler_output, ORDER, None)
+    if order is None:
+        return stock(runner, scheduler_output, *arguments, **named)
+    passes = _StepPasses(runner, order, scheduler_output.num_spec_tokens_to_schedule)
+    setattr(runner.drafter, _PASSES, passes)
+    try:
+        return stock(runner, scheduler_output, *arguments, **named)
+    finally:
+        delattr(runner.drafter, _PASSES)
+        setattr(runner, _REPORT, passes.report())
 
 
-def _with_report(stock: Any) -> Any:
-    """Wrap the runner's method that hands the drafts to the scheduler."""
-
-    @functools.wraps(stock)
-    def take_draft_token_ids(self: Any) -> Any:
-        drafts = stock(self)
-        report = self.__dict__.pop(_REPORT, None)
-        if drafts is not None and report is not None:
-            setattr(drafts, REPORT, report)
-        return drafts
-
-    setattr(take_draft_token_ids, _MARK, True)
-    return take_draft_token_ids
+def _take_with_report(stock: Any, runner: Any) -> Any:
+    """Hand the drafts to the scheduler, with the report."""
+    drafts = stock(runner)
+    report = vars(runner).pop(_REPORT, None)
+    if drafts is not None and report is not None:
+        setattr(drafts, REPORT, report)
+    return drafts

@@ -10,45 +10,28 @@ one wrongly; `fixes.thinking_budget` replaces it.
 
 from __future__ import annotations
 
-import functools
-import logging
 from typing import Any
 
-from paceline.engine.compat.checks import check_hooks, unfit_for
 from paceline.engine.compat.model_runner_loading import when_model_runner_loads
+from paceline.engine.compat.wrapping import fits, wrap_once
 
-logger = logging.getLogger("vllm.paceline.plain_sampling")
-
-_MARK = "__paceline_plain_sampling__"
+_PART = "plain_sampling"
 
 
 def apply() -> bool:
     """Register the wrapper for this process's workers; return whether it was registered."""
-    return when_model_runner_loads(_wrap_sample)
+    return when_model_runner_loads(_wrap)
 
 
-def _wrap_sample() -> None:
+def _wrap() -> None:
     """Wrap the method in a process that has its module loaded. Idempotent."""
-    misfit = unfit_for("plain_sampling", check_hooks("plain_sampling"))
-    if misfit:
-        logger.warning(
-            "Paceline: plain sampling is off, because this vLLM does not fit its hooks: %s. Steps "
-            "without drafts use the rejection sampler.",
-            misfit,
-        )
-        return
-    from vllm.v1.worker.gpu_model_runner import GPUModelRunner
+    if fits(_PART, otherwise="Steps without drafts use the rejection sampler."):
+        from vllm.v1.worker.gpu_model_runner import GPUModelRunner
 
-    runner: Any = GPUModelRunner
-    stock: Any = runner._sample
-    if hasattr(stock, _MARK):
-        return
+        wrap_once(GPUModelRunner, "_sample", _PART, _sample)
 
-    @functools.wraps(stock)
-    def sample(self: Any, logits: Any, spec_decode_metadata: Any) -> Any:
-        if spec_decode_metadata is not None and spec_decode_metadata.max_spec_len == 0:
-            spec_decode_metadata = None
-        return stock(self, logits, spec_decode_metadata)
 
-    setattr(sample, _MARK, True)
-    runner._sample = sample
+def _sample(stock: Any, runner: Any, logits: Any, spec_decode_metadata: Any) -> Any:
+    if spec_decode_metadata is not None and spec_decode_metadata.max_spec_len == 0:
+        spec_decode_metadata = None
+    return stock(runner, logits, spec_decode_metadata)

@@ -17,17 +17,20 @@ where vLLM would verify zeros as drafts.
 from __future__ import annotations
 
 import functools
+import inspect
 import logging
+from collections.abc import Sequence
 from typing import Any
 
-from paceline.engine.compat.checks import check_hooks, unfit_for
+import numpy as np
+
 from paceline.engine.compat.model_runner_loading import when_model_runner_loads
-from paceline.engine.worker.draft_coverage import DraftCoverage, num_missing, take_tokens
-from paceline.engine.worker.draft_pass import StepRows, read_step_rows, run_draft_model
+from paceline.engine.compat.wrapping import fits, wrap_once
+from paceline.engine.worker.draft_coverage import DraftCoverage, Gap, Ints, take_tokens
 
 logger = logging.getLogger("vllm.paceline.resting_draft")
 
-MARK = "__paceline_resting_draft__"
+_PART = "resting_draft"
 _COVERAGE = "_paceline_draft_coverage"
 _NEAR_LIMIT = "_paceline_near_context_limit"
 
@@ -62,109 +65,68 @@ def is_full_attention(spec: Any) -> bool:
 
 
 def apply() -> bool:
-    """Register the wrapper for this process's workers; return whether it was registered."""
-    return when_model_runner_loads(_wrap_proposal)
+    """Register the wrappers for this process's workers; return whether they were registered."""
+    return when_model_runner_loads(_wrap)
 
 
-def _wrap_proposal() -> None:
+def _wrap() -> None:
     """Wrap the methods in a process that has their module loaded. Idempotent."""
-    misfit = unfit_for("resting_draft", check_hooks("resting_draft"))
-    if misfit:
-        logger.warning(
-            "Paceline: resting the draft model is off, because this vLLM does not fit its hooks: "
-            "%s. The draft model runs in every step.",
-            misfit,
+    if fits(_PART, otherwise="The draft model runs in every step."):
+        from vllm.v1.worker.gpu_model_runner import GPUModelRunner
+
+        wrap_once(GPUModelRunner, "propose_draft_token_ids", _PART, _propose)
+        wrap_once(GPUModelRunner, "_input_fits_in_drafter", _PART, _input_fits)
+
+
+def _propose(stock: Any, runner: Any, *arguments: Any, **named: Any) -> Any:
+    """Propose drafts, or none while the draft model rests or has tokens to backfill."""
+    step = _signature(stock).bind(runner, *arguments, **named).arguments
+    common = step["common_attn_metadata"]
+    is_off = step["scheduler_output"].num_spec_tokens_to_schedule == 0
+    is_near_limit = vars(runner).pop(_NEAR_LIMIT, False)
+    # A list: vLLM would copy even an empty tensor to the CPU.
+    no_drafts: list[list[int]] = [[] for _ in range(common.num_reqs)]
+    if is_off and runner.speculative_config.method == "ngram":
+        return no_drafts
+    coverage = _coverage_of(runner)
+    if coverage is None:
+        return no_drafts if is_near_limit else stock(runner, *arguments, **named)
+    slots = common.slot_mapping.numpy()
+    if is_near_limit or is_off:
+        coverage.mark_missed(slots)
+        return no_drafts
+    try:
+        is_complete = _backfill(runner, coverage, common)
+    except Exception:  # a stale draft cache costs acceptance, not correctness: serving continues
+        logger.exception(
+            "Paceline: the backfill of the draft model's KV cache failed; the draft model now "
+            "runs in every step"
         )
-        return
-    from vllm.v1.worker.gpu_model_runner import GPUModelRunner
-
-    runner: Any = GPUModelRunner
-    stock: Any = runner.propose_draft_token_ids
-    if hasattr(stock, MARK):
-        return
-
-    @functools.wraps(stock)
-    def propose(
-        self: Any,
-        scheduler_output: Any,
-        sampled_token_ids: Any,
-        sampling_metadata: Any,
-        hidden_states: Any,
-        sample_hidden_states: Any,
-        aux_hidden_states: Any,
-        spec_decode_metadata: Any,
-        common_attn_metadata: Any,
-        slot_mappings: Any,
-    ) -> Any:
-        def stock_proposal() -> Any:
-            return stock(
-                self,
-                scheduler_output,
-                sampled_token_ids,
-                sampling_metadata,
-                hidden_states,
-                sample_hidden_states,
-                aux_hidden_states,
-                spec_decode_metadata,
-                common_attn_metadata,
-                slot_mappings,
-            )
-
-        is_off = scheduler_output.num_spec_tokens_to_schedule == 0
-        is_near_limit = self.__dict__.pop(_NEAR_LIMIT, False)
-        # A list: vLLM would copy even an empty tensor to the CPU.
-        no_drafts: list[list[int]] = [[] for _ in range(common_attn_metadata.num_reqs)]
-        if is_off and self.speculative_config.method == "ngram":
-            return no_drafts
-        coverage = _coverage_of(self)
-        if coverage is None:
-            return no_drafts if is_near_limit else stock_proposal()
-        slots = common_attn_metadata.slot_mapping.numpy()
-        if is_near_limit or is_off:
-            coverage.mark_missed(slots)
-            return no_drafts
-        try:
-            is_complete = _backfill(
-                self, coverage, common_attn_metadata, read_step_rows(common_attn_metadata)
-            )
-        except (
-            Exception
-        ):  # a stale draft cache costs acceptance, not correctness: serving continues
-            logger.exception(
-                "Paceline: the backfill of the draft model's KV cache failed; the draft model now "
-                "runs in every step"
-            )
-            setattr(self, _COVERAGE, None)
-            return stock_proposal()
-        if not is_complete:
-            coverage.mark_missed(slots)
-            return no_drafts
-        proposal = stock_proposal()
-        coverage.mark_computed(slots)
-        return proposal
-
-    setattr(propose, MARK, True)
-    runner.propose_draft_token_ids = propose
-    runner._input_fits_in_drafter = _decide_in_proposal(runner._input_fits_in_drafter)
+        setattr(runner, _COVERAGE, None)
+        return stock(runner, *arguments, **named)
+    if not is_complete:
+        coverage.mark_missed(slots)
+        return no_drafts
+    proposal = stock(runner, *arguments, **named)
+    coverage.mark_computed(slots)
+    return proposal
 
 
-def _decide_in_proposal(stock: Any) -> Any:
-    """Wrap the check whether drafting could exceed the drafter's context limit.
+_signature = functools.cache(inspect.signature)
+
+
+def _input_fits(stock: Any, runner: Any, common_attn_metadata: Any) -> bool:
+    """Let the proposal decide where drafting could exceed the drafter's context limit.
 
     If it could for any request, vLLM skips the drafter for the whole batch and verifies zeros as
-    drafts: the maximum number of them, whatever the length. The wrapped check lets the proposal
-    run, which notes the missed tokens and proposes nothing.
+    drafts: the maximum number of them, whatever the length. Here the proposal runs, which notes the
+    missed tokens and proposes nothing.
     """
-
-    @functools.wraps(stock)
-    def input_fits(self: Any, common_attn_metadata: Any) -> bool:
-        fits = bool(stock(self, common_attn_metadata))
-        if fits or common_attn_metadata is None or self.parallel_config.data_parallel_size > 1:
-            return fits  # ranks that draft wait for each other
-        setattr(self, _NEAR_LIMIT, True)
-        return True
-
-    return input_fits
+    fits_in = bool(stock(runner, common_attn_metadata))
+    if fits_in or common_attn_metadata is None or runner.parallel_config.data_parallel_size > 1:
+        return fits_in  # ranks that draft wait for each other
+    setattr(runner, _NEAR_LIMIT, True)
+    return True
 
 
 def _coverage_of(runner: Any) -> DraftCoverage | None:
@@ -182,14 +144,71 @@ def _coverage_of(runner: Any) -> DraftCoverage | None:
     return found
 
 
-def _backfill(runner: Any, coverage: DraftCoverage, common: Any, rows: StepRows) -> bool:
+def _backfill(runner: Any, coverage: DraftCoverage, common: Any) -> bool:
     """Compute what the draft model missed of this step's requests; return whether all fits."""
-    gaps = coverage.find_gaps(rows.block_table, rows.num_computed)
+    query_lengths = np.diff(common.query_start_loc_cpu.numpy())
+    num_rows = len(query_lengths)
+    num_computed = common.seq_lens.numpy()[:num_rows] - query_lengths
+    gaps = coverage.find_gaps(common.block_table_tensor.numpy()[:num_rows], num_computed)
     if not gaps:
         return True
-    max_tokens = runner.drafter.input_ids.shape[0]
-    coverage.mark_computed(run_draft_model(runner, common, rows, take_tokens(gaps, max_tokens)))
-    return num_missing(gaps) <= int(max_tokens)
+    taken = take_tokens(gaps, int(runner.drafter.input_ids.shape[0]))
+    coverage.mark_computed(_run_draft_model(runner, common, taken))
+    return taken == gaps
+
+
+def _run_draft_model(runner: Any, common: Any, batch: Sequence[Gap]) -> Ints:
+    """Compute `batch` in one pass; return the cache slots it filled, one per token, in order.
+
+    `common` is the attention metadata of the step, before its drafts change it in place.
+    A row that shares blocks with an earlier row of the same pass reads what that row writes,
+    because each layer writes all keys and values before it attends.
+    """
+    import torch
+    from vllm.forward_context import set_forward_context
+
+    drafter = runner.drafter
+    chosen = [gap.row for gap in batch]
+    lengths = [gap.stop - gap.start for gap in batch]
+    positions = np.concatenate([np.arange(gap.start, gap.stop) for gap in batch])
+    token_rows = np.repeat(chosen, lengths)
+    block_size, block_table = drafter.block_size, common.block_table_tensor.numpy()
+    slots: Ints = (
+        block_table[token_rows, positions // block_size] * block_size + positions % block_size
+    )
+    token_ids = torch.from_numpy(runner.input_batch.token_ids_cpu[token_rows, positions])
+    if drafter.use_heterogeneous_vocab:
+        token_ids = drafter.vocab_mapping.map_target_to_draft_ids(token_ids)
+    num_tokens = len(positions)
+    starts = torch.tensor(np.concatenate(([0], np.cumsum(lengths))), dtype=torch.int32)
+    seq_lens = torch.tensor([gap.stop for gap in batch], dtype=torch.int32)
+    slot_mapping = torch.from_numpy(slots.astype(np.int64))
+    metadata = common.replace(
+        query_start_loc=starts,
+        query_start_loc_cpu=starts,
+        seq_lens=seq_lens,
+        seq_lens_cpu_upper_bound=seq_lens,
+        num_reqs=len(batch),
+        num_actual_tokens=num_tokens,
+        max_query_len=max(lengths),
+        max_seq_len=int(seq_lens.max()),
+        block_table_tensor=common.block_table_tensor[chosen],
+        slot_mapping=slot_mapping,
+        positions=None,
+        is_prefilling=None,
+    )
+    _, per_layer = drafter.build_per_group_and_layer_attn_metadata(metadata)
+    drafter.input_ids[:num_tokens] = token_ids
+    drafter.positions[:num_tokens] = torch.from_numpy(positions)
+    inputs, _ = drafter.build_model_inputs_first_pass(num_tokens, num_tokens, None)
+    with set_forward_context(
+        per_layer,
+        drafter.vllm_config,
+        num_tokens=num_tokens,
+        slot_mapping=drafter._get_slot_mapping(num_tokens, slot_mapping),
+    ):
+        drafter.model(**inputs)
+    return slots
 
 
 def forget_coverage(worker: Any) -> None:

@@ -21,24 +21,26 @@ from typing import Any
 import numpy as np
 
 from paceline.engine.compat.checks import check_hooks, unfit_for
+from paceline.engine.compat.wrapping import wrap_once
 
 logger = logging.getLogger("vllm.paceline.trimmed_drafts")
 
 _BOUNDARIES = "paceline_logit_boundaries"
 """The attribute of vLLM's results with the boundaries, (num_requests + 1,)."""
-_MARK = "__paceline_reports_trims__"
+_FAILED = "_paceline_trims_unknown"
+"""On the runner, after boundaries could not be read."""
+_PART = "trimmed_drafts"
 
 
 def report_from_worker(worker: Any) -> str:
     """In the worker: wrap its runner's `sample_tokens`; return "" or why not. Idempotent."""
-    misfit = unfit_for("trimmed_drafts", check_hooks("trimmed_drafts"))
+    misfit = unfit_for(_PART, check_hooks(_PART))
     if misfit:
         return misfit
     runner: Any = worker.model_runner
     if runner.pcp_manager is not None:
         return "prefill context parallelism gives each worker a batch of its own"
-    if not hasattr(runner.sample_tokens, _MARK):
-        runner.sample_tokens = _reporting(runner)
+    wrap_once(runner, "sample_tokens", _PART, functools.partial(_sample_tokens, runner))
     return ""
 
 
@@ -53,30 +55,22 @@ def verified_lengths(results: Any) -> Mapping[str, int]:
     return dict(zip(results.req_ids, (np.diff(boundaries) - 1).tolist(), strict=True))
 
 
-def _reporting(runner: Any) -> Any:
-    stock = runner.sample_tokens
-    has_failed = False
-
-    @functools.wraps(stock)
-    def sample_tokens(*arguments: Any, **named: Any) -> Any:
-        nonlocal has_failed
-        state, boundaries = runner.execute_model_state, None
-        if state is not None and not has_failed:
-            try:
-                boundaries = _boundaries(state.input_batch)
-            except Exception:  # the worker must continue
-                has_failed = True
-                logger.exception(
-                    "Paceline: from now on, drafts that adaptive verification leaves out count as "
-                    "rejected"
-                )
-        output = stock(*arguments, **named)
-        if boundaries is not None:
-            setattr(output.model_runner_output, _BOUNDARIES, boundaries)
-        return output
-
-    setattr(sample_tokens, _MARK, True)
-    return sample_tokens
+def _sample_tokens(runner: Any, stock: Any, *arguments: Any, **named: Any) -> Any:
+    """Sample, and attach the boundaries of a step that left tokens out to its results."""
+    state, boundaries = runner.execute_model_state, None
+    if state is not None and not getattr(runner, _FAILED, False):
+        try:
+            boundaries = _boundaries(state.input_batch)
+        except Exception:  # the worker must continue
+            setattr(runner, _FAILED, True)
+            logger.exception(
+                "Paceline: from now on, drafts that adaptive verification leaves out count as "
+                "rejected"
+            )
+    output = stock(*arguments, **named)
+    if boundaries is not None:
+        setattr(output.model_runner_output, _BOUNDARIES, boundaries)
+    return output
 
 
 def _boundaries(batch: Any) -> Any:

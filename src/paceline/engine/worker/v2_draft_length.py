@@ -15,13 +15,16 @@ import functools
 from typing import Any
 
 from paceline.engine.compat.checks import check_hooks, unfit_for
+from paceline.engine.compat.wrapping import wrap_once
 
-_MARK = "__paceline_draft_length__"
+_PART = "v2_draft_length"
+_LENGTH = "num_speculative_tokens"
+"""The argument of `propose` with the length of the step."""
 
 
 def patch_worker(worker: Any) -> str:
     """In the worker: wrap its speculator's `propose`; return "" or why not. Idempotent."""
-    misfit = unfit_for("v2_draft_length", check_hooks("v2_draft_length"))
+    misfit = unfit_for(_PART, check_hooks(_PART))
     if misfit:
         return misfit
     from vllm.v1.worker.gpu.spec_decode.ngram.speculator import NgramGPUSpeculator
@@ -30,51 +33,38 @@ def patch_worker(worker: Any) -> str:
     speculator: Any = getattr(worker.model_runner, "speculator", None)
     if speculator is None:
         return ""  # only the last stage of a pipeline drafts
-    kinds = {StandaloneARSpeculator: _with_fewer_passes, NgramGPUSpeculator: _skipped_at_length_0}
-    wrap = next((kinds[kind] for kind in kinds if isinstance(speculator, kind)), None)
-    if wrap is None:
+    if isinstance(speculator, StandaloneARSpeculator):
+        wrapper = _propose_with_fewer_passes
+    elif isinstance(speculator, NgramGPUSpeculator):
+        wrapper = _propose_unless_length_0
+    else:
         return f"{type(speculator).__name__} is neither a draft model's nor an n-gram speculator"
-    if not hasattr(speculator.propose, _MARK):
-        propose = wrap(speculator)
-        setattr(propose, _MARK, True)
-        speculator.propose = propose
+    wrap_once(speculator, "propose", _PART, functools.partial(wrapper, speculator))
     return ""
 
 
-def _with_fewer_passes(speculator: Any) -> Any:
-    """Return `propose` with the speculator's own maximum lowered during the call.
+def _propose_with_fewer_passes(
+    speculator: Any, stock: Any, input_batch: Any, *arguments: Any, **named: Any
+) -> Any:
+    """Propose with the speculator's own maximum lowered during the call.
 
-    It returns all columns, as the runner expects; the runner masks those that were not drafted.
+    Returns all columns, as the runner expects; the runner masks those that were not drafted.
     """
-    stock = speculator.propose
-
-    @functools.wraps(stock)
-    def propose(
-        input_batch: Any, *arguments: Any, num_speculative_tokens: int | None = None, **named: Any
-    ) -> Any:
-        maximum = speculator.num_speculative_steps
-        if num_speculative_tokens is None or num_speculative_tokens >= maximum:
-            return stock(input_batch, *arguments, **named)
-        speculator.num_speculative_steps = max(num_speculative_tokens, 1)
-        try:
-            stock(input_batch, *arguments, **named)
-        finally:
-            speculator.num_speculative_steps = maximum
-        return speculator.draft_tokens[: input_batch.num_reqs]
-
-    return propose
-
-
-def _skipped_at_length_0(speculator: Any) -> Any:
-    """Return a `propose` that skips its search at length 0 and returns its buffer unchanged."""
-    stock = speculator.propose
-
-    @functools.wraps(stock)
-    def propose(
-        input_batch: Any, *arguments: Any, num_speculative_tokens: int | None = None, **named: Any
-    ) -> Any:
-        if num_speculative_tokens == 0:
-            return speculator.drafts[: input_batch.num_reqs]
+    length, maximum = named.get(_LENGTH), speculator.num_speculative_steps
+    if length is None or length >= maximum:
         return stock(input_batch, *arguments, **named)
+    speculator.num_speculative_steps = max(length, 1)
+    try:
+        stock(input_batch, *arguments, **named)
+    finally:
+        speculator.num_speculative_steps = maximum
+    return speculator.draft_tokens[: input_batch.num_reqs]
 
-    return propose
+
+def _propose_unless_length_0(
+    speculator: Any, stock: Any, input_batch: Any, *arguments: Any, **named: Any
+) -> Any:
+    """Skip the search at length 0 and return the speculator's buffer unchanged."""
+    if named.get(_LENGTH) == 0:
+        return speculator.drafts[: input_batch.num_reqs]
+    return stock(input_batch, *arguments, **named)

@@ -17,7 +17,7 @@ from paceline.gateway.requests.field_checks import INT32_MAX, Check
 FIELD = "speculation"
 ENGINE_FIELD = "vllm_xargs"
 ENGINE_KEY = "paceline_max_draft_length"
-"""Read by `paceline.engine.scheduler.requested_lengths`; a test compares the two."""
+"""Read by `paceline.engine.scheduler.request_parameters`; a test compares the two."""
 
 _CAP = "max_draft_length"
 

@@ -180,7 +180,7 @@ class SimulatedEngine:
             catch_up_tokens=catch_up_tokens,
             is_behind=is_behind,
         )
-        batch.planned[slots] = length
+        batch.planned[slots] = 0 if is_behind else length
         return step
 
     def _split(self, slots: Ints, tokens: Ints) -> tuple[Ints, Ints]:
@@ -334,14 +334,11 @@ class SimulatedEngine:
         started_s: float,
     ) -> None:
         """Pass the sample of the step to the policy, as the observer would make it."""
-        rests, requested = self._machine.drafter == "rests", step.requested_draft_length
-        still_behind = rests and requested > 0 and step.num_verified == 0
         has_rested = bool(np.count_nonzero(step.requested == 0))
-        catches_up = rests and step.draft_length > 0 and (has_rested or still_behind)
+        catches_up = self._machine.drafter == "rests" and step.draft_length > 0 and has_rested
         judged = remaining & ((step.verified > 0) | ((step.scheduled == 1) & (step.requested > 0)))
-        if requested == 0 or still_behind:
-            judged[:] = False
         of_judged = step.requested[judged]
+        requested = int(of_judged.max(initial=0))
         is_uniform = bool(np.logical_and.reduce(of_judged == requested))
         load = step.load
         is_clean = self._is_back_to_back

@@ -26,7 +26,8 @@ class SimulatedStep:
     """1 where the step yields output, 0 where it computes part of a prompt."""
     load: EngineLoad
     requested: Ints
-    """Draft tokens requested of each by the step that drafted; -1 for a request that joins."""
+    """Draft tokens requested of each by the step that drafted, 0 where the draft model had not
+    caught up; -1 for a request that joins."""
     draft_length: int
     catch_up_tokens: int
     is_behind: bool

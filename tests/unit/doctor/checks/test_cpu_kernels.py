@@ -24,7 +24,9 @@ FP8 = (
     "INFO 11-23 12:00:05 [__init__.py:759] Selected ChannelWiseTorchFP8ScaledMMLinearKernel for "
     "CompressedTensorsW8A8Fp8"
 )
-OWN = "INFO 11-23 12:00:09 [kernel_check.py:52] Kernels: CPUInt8ScaledMMLinearKernel (oneDNN) in 24"
+OWN = (
+    "INFO 11-23 12:00:09 [linear_kernels.py:52] Kernels: CPUInt8ScaledMMLinearKernel (oneDNN) in 24"
+)
 VERSION = "0.32.0"
 
 

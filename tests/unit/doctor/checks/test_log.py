@@ -24,10 +24,10 @@ LINES = {
     "log-broken-install": "ImportError: /opt/vllm/_C.abi3.so: undefined symbol: _ZN3c106detail",
     "log-kernels-missing": "WARNING 11-23 12:00:00 [cpu.py:652] Failed to import from "
     "vllm._C_AVX512: ImportError('/opt/vllm/_C_AVX512.abi3.so: cannot open shared object file')",
-    "log-kernel-unexpected": "WARNING 11-23 12:00:00 [kernel_check.py:54] Kernels: the linear "
+    "log-kernel-unexpected": "WARNING 11-23 12:00:00 [linear_kernels.py:54] Kernels: the linear "
     "layers run UnquantizedLinearMethod in 24 layers, expected CPUInt8ScaledMMLinearKernel; the "
     "speed may differ from what was measured for this format",
-    "log-quantization-without-effect": "WARNING 11-23 12:00:00 [kernel_check.py:50] Kernels: the "
+    "log-quantization-without-effect": "WARNING 11-23 12:00:00 [linear_kernels.py:50] Kernels: the "
     "quantization method is compressed-tensors, but all 24 linear layers are unquantized "
     "(UnquantizedLinearMethod in 24 layers): the checkpoint's quantization_config applies to no "
     "weights",

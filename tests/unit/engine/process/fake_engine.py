@@ -19,6 +19,7 @@ from aiohttp import web
 
 from paceline.engine.scheduler.control_channel import ControlServer
 from paceline.engine.scheduler.draft_length_controller import DraftLengthController
+from paceline.engine.scheduler.engine_abilities import EngineAbilities
 from paceline.engine.scheduler.settings import PluginSettings
 
 
@@ -52,7 +53,7 @@ def main() -> None:
         file.write(f"{os.getpid()} {child.pid}\n")
     if len(sys.argv) > 4:
         ControlServer(
-            sys.argv[4], DraftLengthController(PluginSettings(), max_draft_length=8, method="ngram")
+            sys.argv[4], DraftLengthController(PluginSettings(), EngineAbilities(8, "ngram"))
         )
     print("(EngineCore pid=7) INFO 11-21 02:48:05 [x.py:68] Starting to load model fake...")
     print("(EngineCore pid=7) INFO 11-21 02:48:05 [x.py:90] Costs: measured 9 kinds", flush=True)

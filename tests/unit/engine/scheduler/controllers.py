@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from paceline.engine.scheduler.draft_length_controller import DraftLengthController
+from paceline.engine.scheduler.engine_abilities import EngineAbilities
 from paceline.engine.scheduler.settings import PluginSettings
 from paceline.governor.values import DraftPlan, EngineLoad, StepSample
 
@@ -34,7 +35,7 @@ def make_sample(
 def make_controller(**settings: Any) -> DraftLengthController:
     """A controller of the policy `fixed`, unless `settings` say otherwise; the ceiling is 8."""
     return DraftLengthController(
-        PluginSettings(**{"policy": "fixed", **settings}), max_draft_length=8, method="draft_model"
+        PluginSettings(**{"policy": "fixed", **settings}), EngineAbilities(8, "draft_model")
     )
 
 
@@ -57,8 +58,7 @@ def failing(planned: Any, draft_length: int | None = None) -> DraftLengthControl
     """A controller of a `FailingPolicy`; `draft_length` is the static setting."""
     return DraftLengthController(
         PluginSettings(policy="fixed", draft_length=draft_length),
-        max_draft_length=8,
-        method="ngram",
+        EngineAbilities(8, "ngram"),
         make_policy=lambda name, **_: FailingPolicy(planned),
     )
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from paceline.engine.scheduler.draft_length_controller import DraftLengthController
+from paceline.engine.scheduler.engine_abilities import EngineAbilities
 from paceline.engine.scheduler.settings import PluginSettings
 from paceline.governor.costs.cost_table import CostTable
 from paceline.governor.values import DraftPlan
@@ -59,8 +60,7 @@ def test_a_plan_under_the_ceiling_keeps_its_reason() -> None:
     for planned, reason in ((3, "planned"), (4, "planned"), (5, "planned; limited by the ceiling")):
         controller = DraftLengthController(
             PluginSettings(policy="fixed"),
-            max_draft_length=8,
-            method="ngram",
+            EngineAbilities(8, "ngram"),
             make_policy=lambda name, planned=planned, **_: Planned(DraftPlan(planned, "planned")),
         )
         controller.set({"ceiling": 4})
@@ -120,8 +120,7 @@ def test_a_policy_is_built_with_the_maximum_the_objective_and_the_costs(
     built, costs = Built(), CostTable((1,), (0,), ((0.01,),), ((0.0,),))
     DraftLengthController(
         PluginSettings(policy="goodput", time_per_output_token_ms=objective_ms),
-        max_draft_length=8,
-        method="ngram",
+        EngineAbilities(8, "ngram"),
         cost_table=costs,
         make_policy=built,
     )
@@ -133,7 +132,7 @@ def test_a_policy_is_built_once_for_the_same_parameters() -> None:
     """Lengths 3, 5 and 5 again, and back to goodput: three policies in all."""
     built = Built()
     controller = DraftLengthController(
-        PluginSettings(policy="goodput"), max_draft_length=8, method="ngram", make_policy=built
+        PluginSettings(policy="goodput"), EngineAbilities(8, "ngram"), make_policy=built
     )
     for command in ({"draft_length": 3}, {"draft_length": 5}, {"draft_length": 5}):
         controller.set(command)
@@ -148,7 +147,7 @@ def test_a_policy_is_built_once_for_the_same_parameters() -> None:
 def test_no_policy_is_built_with_parameters_that_it_does_not_take() -> None:
     built = Built()
     controller = DraftLengthController(
-        PluginSettings(policy="goodput"), max_draft_length=8, method="ngram", make_policy=built
+        PluginSettings(policy="goodput"), EngineAbilities(8, "ngram"), make_policy=built
     )
     with pytest.raises(ValueError, match="has no parameter 'speed'"):
         controller.set({"policy": "fixed", "policy_parameters": {"speed": 1}})
@@ -160,8 +159,7 @@ def test_the_time_under_the_safe_plan_is_counted() -> None:
     policy = FailingPolicy(ZeroDivisionError("planted"))
     controller = DraftLengthController(
         PluginSettings(policy="fixed"),
-        max_draft_length=8,
-        method="ngram",
+        EngineAbilities(8, "ngram"),
         make_policy=lambda name, **_: policy,
     )
     controller.plan(LOAD)
@@ -177,8 +175,7 @@ def test_after_a_failure_the_next_good_plan_is_in_force() -> None:
     policy = FailingPolicy(ZeroDivisionError("planted"))
     controller = DraftLengthController(
         PluginSettings(policy="fixed", draft_length=4),
-        max_draft_length=8,
-        method="ngram",
+        EngineAbilities(8, "ngram"),
         make_policy=lambda name, **_: policy,
     )
     plan = controller.plan(LOAD)
@@ -204,7 +201,8 @@ def test_errors_outside_the_policy_are_counted_and_logged_once(
     """One of them also falls back to the static setting."""
     controller = make_controller(draft_length=6)
     for _ in range(3):
-        controller.note_error("observing", KeyError("planted"))
+        with controller.noting_errors("observing"):
+            raise KeyError("planted")
     assert (controller.state()["policy_errors_total"], controller.state()["safe_plan"]) == (
         3,
         False,
@@ -233,8 +231,7 @@ def test_a_sample_reaches_the_counters_although_the_policy_fails() -> None:
 def test_an_expectation_is_a_number_or_absent(expected: float | None) -> None:
     controller = DraftLengthController(
         PluginSettings(policy="fixed"),
-        max_draft_length=8,
-        method="ngram",
+        EngineAbilities(8, "ngram"),
         make_policy=lambda name, **_: Planned(
             DraftPlan(3, "planned", expected_tokens_per_s=expected)
         ),

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from paceline.engine.scheduler.draft_length_controller import DraftLengthController
+from paceline.engine.scheduler.engine_abilities import EngineAbilities
 from paceline.engine.scheduler.settings import PluginSettings
 from paceline.governor.drafting.draft_rule import DraftRule
 from paceline.governor.values import DraftPlan, EngineLoad
@@ -111,8 +112,7 @@ def test_a_probe_that_the_ceiling_limits_is_still_a_probe() -> None:
     """The length is limited to 2."""
     controller = DraftLengthController(
         PluginSettings(policy="fixed"),
-        max_draft_length=8,
-        method="draft_model",
+        EngineAbilities(8, "draft_model"),
         make_policy=lambda name, **_: ProbingPolicy(0),
     )
     assert controller.plan(LOAD) == DraftPlan(5, "planted", is_exploring=True)
@@ -204,8 +204,7 @@ def test_the_state_is_json_for_every_plan_in_force(plan: DraftPlan) -> None:
     """What JSON lacks is an error of the policy: the control channel answers in any case."""
     controller = DraftLengthController(
         PluginSettings(policy="fixed", draft_length=4),
-        max_draft_length=8,
-        method="ngram",
+        EngineAbilities(8, "ngram"),
         make_policy=lambda name, **_: Planned(plan),
     )
     assert controller.plan(LOAD).draft_length == 4
@@ -218,8 +217,7 @@ def test_a_rule_that_is_none_is_an_error(rule: Any) -> None:
     """The workers would fail on it in every step."""
     controller = DraftLengthController(
         PluginSettings(policy="fixed", draft_length=4),
-        max_draft_length=8,
-        method="draft_model",
+        EngineAbilities(8, "draft_model"),
         make_policy=lambda name, **_: Planned(DraftPlan(3, "planned", rule=rule)),
     )
     plan = controller.plan(LOAD)
@@ -231,8 +229,7 @@ def test_a_plan_keeps_its_rule() -> None:
     rule = DraftRule({}, 0.5, (), ends_early=False)
     controller = DraftLengthController(
         PluginSettings(policy="fixed"),
-        max_draft_length=8,
-        method="draft_model",
+        EngineAbilities(8, "draft_model"),
         make_policy=lambda name, **_: Planned(DraftPlan(3, "planned", rule=rule)),
     )
     assert controller.plan(LOAD).rule is rule
@@ -243,9 +240,7 @@ def test_a_length_without_graphs_is_shortened_to_one_that_has_them() -> None:
     """Plans of every policy, what an operator sets, and the safe plan."""
     controller = DraftLengthController(
         PluginSettings(policy="fixed"),
-        max_draft_length=8,
-        method="eagle",
-        allowed_lengths=(0, 1, 3, 7),
+        EngineAbilities(8, "eagle", (0, 1, 3, 7)),
         make_policy=lambda name, **_: FailingPolicy(5),
     )
     plan = controller.plan(LOAD)

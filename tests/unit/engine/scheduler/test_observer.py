@@ -5,12 +5,18 @@ The hook register checks the real objects for these fields.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 
 import pytest
 
+from paceline.engine.scheduler import step_clock
+from paceline.engine.scheduler.engine_abilities import EngineAbilities
 from paceline.engine.scheduler.observer import StepObserver
-from paceline.governor.values import StepSample
+from paceline.engine.scheduler.request_ledger import RequestLedger
+from paceline.governor.values import EngineLoad, StepSample
 
 
 @dataclass(eq=False)
@@ -44,19 +50,30 @@ class Request:
 
 
 class Loop:
-    """Drives an observer as the scheduler does."""
+    """Drives an observer as the scheduler does, at the times that a test says."""
 
-    def __init__(self, drafter_rests: bool = False, **requests: Request) -> None:
-        self.observer = StepObserver(drafter_rests=drafter_rests)
+    def __init__(
+        self,
+        drafter_rests: bool = False,
+        caps: Mapping[str, int] | None = None,
+        **requests: Request,
+    ) -> None:
+        self.ledger = RequestLedger()
+        for name, cap in (caps or {}).items():
+            self.ledger.add(name, "greedy", cap)
+        abilities = EngineAbilities(8, "draft_model", drafter_rests=drafter_rests)
+        self.observer = StepObserver(abilities, self.ledger)
         self.requests = dict(requests)
+
+    def load(self, output: Output) -> EngineLoad:
+        return self.observer.measure_load(output, scheduler_of(self.requests), ceiling=8)
 
     def schedule(
         self, output: Output, *, at_s: float, draft_length: int, resumes: bool = False
     ) -> None:
-        load = self.observer.measure_load(output, self.requests, num_waiting=0, max_draft_length=8)
-        self.observer.step_scheduled(
-            output, load, started_s=at_s, draft_length=draft_length, resumes=resumes
-        )
+        with clock_at(at_s):
+            self.observer.begin(SimpleNamespace(running=[] if resumes else ["another"]))
+        self.observer.step_scheduled(output, self.load(output), draft_length)
 
     def finish(
         self,
@@ -65,16 +82,38 @@ class Loop:
         at_s: float,
         verified: dict[str, tuple[int, int]] | None = None,
         has_more_work: bool = True,
-        may_speculate: bool = True,
     ) -> StepSample | None:
-        return self.observer.step_finished(
-            output,
-            self.requests,
-            verified=[(request_id, *counts) for request_id, counts in (verified or {}).items()],
-            now_s=at_s,
-            has_more_work=has_more_work,
-            may_speculate=may_speculate,
+        with clock_at(at_s):
+            finished = self.observer.step_finished(
+                output, scheduler_of(self.requests, has_more_work=has_more_work)
+            )
+        if finished is None:
+            return None
+        drafts = [(request_id, *counts) for request_id, counts in (verified or {}).items()]
+        sample = self.observer.make_sample(
+            finished, self.requests, verified=drafts, confidences={}, num_passes=None, kept={}
         )
+        self.observer.settle(finished.noted, self.requests)
+        return sample
+
+
+def scheduler_of(
+    requests: Mapping[str, Request], *, num_waiting: int = 0, has_more_work: bool = True
+) -> SimpleNamespace:
+    """What the observer reads of vLLM's scheduler."""
+    return SimpleNamespace(
+        requests=requests,
+        get_request_counts=lambda: (len(requests), num_waiting),
+        has_requests=lambda: has_more_work,
+    )
+
+
+@contextmanager
+def clock_at(now_s: float) -> Iterator[None]:
+    """Within the block it is this time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(step_clock, "time", SimpleNamespace(monotonic=lambda: now_s))
+        yield
 
 
 def test_a_decode_step_after_a_prefill() -> None:
@@ -144,20 +183,15 @@ def test_a_request_that_ended_costs_time_but_is_not_judged(ended: Request | None
     assert (sample.drafted, sample.verified_draft_tokens) == ((3,), 6)
 
 
-def test_steps_without_requested_or_allowed_drafts_are_not_judged() -> None:
-    """After length 0, and where sampled requests must not be speculated."""
+def test_a_step_without_requested_drafts_is_not_judged() -> None:
     loop = Loop(a=Request())
-    outputs = [Output({"a": 1}) for _ in range(3)]
-    loop.schedule(outputs[0], at_s=0.0, draft_length=0)
-    loop.finish(outputs[0], at_s=0.1)
-    loop.schedule(outputs[1], at_s=0.1, draft_length=3)
-    off = loop.finish(outputs[1], at_s=0.2)
-    loop.schedule(outputs[2], at_s=0.2, draft_length=3)
-    barred = loop.finish(outputs[2], at_s=0.3, may_speculate=False)
-    assert off is not None
-    assert off.drafted == ()
-    assert barred is not None
-    assert barred.drafted == ()
+    first, second = Output({"a": 1}), Output({"a": 1})
+    loop.schedule(first, at_s=0.0, draft_length=0)
+    loop.finish(first, at_s=0.1)
+    loop.schedule(second, at_s=0.1, draft_length=3)
+    sample = loop.finish(second, at_s=0.2)
+    assert sample is not None
+    assert sample.drafted == ()
 
 
 def test_after_a_pause_the_step_is_timed_from_its_own_start() -> None:
@@ -267,9 +301,52 @@ def test_a_request_prefills_until_its_prompt_ends() -> None:
     before, whose request decodes with 3 drafts: only the first two are prefilling."""
     loop = Loop(a=Request(0), b=Request(8), c=Request(25), d=Request(0))
     output = Output({"a": 8, "b": 12, "c": 4, "d": 5}, {"c": [7, 8, 9]})
-    load = loop.observer.measure_load(output, loop.requests, num_waiting=0, max_draft_length=8)
+    load = loop.load(output)
     assert (load.prefill_tokens, load.num_prefilling, load.num_decoding) == (22, 2, 2)
     loop.schedule(output, at_s=1.0, draft_length=3)
     sample = loop.finish(output, at_s=1.25, verified={"c": (3, 2)})
     assert sample is not None
     assert sample.num_prefilling == 2
+
+
+@pytest.mark.parametrize(
+    ("caps", "expected"),
+    [({}, 8), ({"a": 1}, 8), ({"a": 1, "b": 2}, 2), ({"a": 9, "b": 0}, 8), ({"a": 0, "b": 0}, 0)],
+)
+def test_nothing_is_planned_beyond_the_highest_cap(caps: dict[str, int], expected: int) -> None:
+    """The ceiling is 8. Another request, whose prompt is not at its end, drafts nothing anyway."""
+    loop = Loop(caps=caps, a=Request(), b=Request(), c=Request(0))
+    assert loop.load(Output({"a": 1, "b": 1, "c": 5})).max_draft_length == expected
+    assert loop.load(Output({"a": 1, "c": 5})).max_draft_length == min(caps.get("a", 8), 8)
+    assert loop.load(Output({"c": 5})).max_draft_length == 8
+
+
+@pytest.mark.parametrize(
+    ("known", "expected"),
+    [
+        ({"a": (0.9, 0.8, 0.7), "b": (0.6, 0.5)}, ((0.9, 0.8), (0.6,))),
+        ({"a": (0.9, 0.8, 0.7)}, ()),
+        ({"a": (0.9, 0.8), "b": ()}, ()),
+        ({}, ()),
+    ],
+)
+def test_confidences_are_those_of_the_verified_tokens(
+    known: dict[str, tuple[float, ...]], expected: tuple[tuple[float, ...], ...]
+) -> None:
+    """Empty where a judged request has none."""
+    loop = Loop(a=Request(), b=Request())
+    before, step = Output({"a": 1, "b": 1}), Output({"a": 3, "b": 2}, {"a": [1, 2], "b": [1]})
+    for output in (before, step):
+        loop.schedule(output, at_s=0.0, draft_length=3)
+        finished = loop.observer.step_finished(output, scheduler_of(loop.requests))
+        assert finished is not None
+        sample = loop.observer.make_sample(
+            finished,
+            loop.requests,
+            verified=[("a", 2, 1), ("b", 1, 1)] if output is step else [],
+            confidences=known,
+            num_passes=None,
+            kept={},
+        )
+        loop.observer.settle(finished.noted, loop.requests)
+    assert sample.confidences == expected

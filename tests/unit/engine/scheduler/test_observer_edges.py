@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.engine.scheduler.observer import StepObserver
-from paceline.engine.scheduler.requested_lengths import RequestedLengths
 from paceline.governor.values import StepSample
 from unit.engine.scheduler.test_observer import Loop, Output, Request
 
@@ -115,15 +113,10 @@ def test_a_request_that_ended_during_a_backfill_is_forgotten() -> None:
     assert not step(loop, Output({"a": 1}), 3).catches_up
 
 
-def test_caps_of_ended_requests_are_dropped_with_the_steps() -> None:
-    lengths = RequestedLengths()
-    names = [str(number) for number in range(5000)]
-    for name in names:
-        lengths.set_cap(name, 1)
-    loop = Loop(a=Request())
-    loop.observer = StepObserver(drafter_rests=False, lengths=lengths)
-    step(loop, Output({"a": 1}))
-    assert lengths.capped(names) == {}
+def test_a_step_forgets_requests_that_are_gone() -> None:
+    loop = Loop(caps={"a": 1, "aborted": 1, "ended": 1}, a=Request(), ended=Request())
+    end(loop, "ended")
+    assert loop.ledger.capped(["a", "aborted", "ended"]) == {"a": 1}
 
 
 @pytest.mark.parametrize(("num_in_flight", "is_known"), [(64, True), (65, False)])
@@ -137,10 +130,7 @@ def test_sixty_four_steps_may_be_in_flight(num_in_flight: int, is_known: bool) -
 
 def test_fewer_scheduled_tokens_than_drafts_are_no_prefill() -> None:
     """vLLM cut the drafts of a request near its context limit."""
-    load = StepObserver(drafter_rests=False).measure_load(
-        Output({"a": 1}, {"a": [1, 2]}), {"a": Request()}, num_waiting=0, max_draft_length=8
-    )
-    assert load.prefill_tokens == 0
+    assert Loop(a=Request()).load(Output({"a": 1}, {"a": [1, 2]})).prefill_tokens == 0
 
 
 def test_a_step_takes_no_less_than_no_time() -> None:
@@ -151,9 +141,3 @@ def test_a_step_takes_no_less_than_no_time() -> None:
     sample = loop.finish(output, at_s=4.5)
     assert sample is not None
     assert sample.duration_s == 0.0
-
-
-def test_a_step_without_requests_is_not_clean() -> None:
-    loop = Loop(a=Request())
-    step(loop, Output({"a": 1}))
-    assert not step(loop, Output({})).is_clean

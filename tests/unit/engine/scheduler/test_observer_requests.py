@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from paceline.engine.scheduler.engine_abilities import EngineAbilities
 from paceline.engine.scheduler.observer import StepObserver
-from paceline.engine.scheduler.request_classes import RequestClasses
-from paceline.engine.scheduler.requested_lengths import RequestedLengths
+from paceline.engine.scheduler.request_ledger import RequestLedger
 from paceline.governor.values import StepSample
-from unit.engine.scheduler.test_observer import Loop, Output, Request
+from unit.engine.scheduler.test_observer import Loop, Output, Request, scheduler_of
 
 
 def drafts(num: int, *names: str) -> Output:
@@ -84,7 +84,9 @@ def test_missing_drafts_of_one_batch_say_nothing_about_another() -> None:
     first, second = drafts(0, "a"), drafts(0, "b")
     loop.schedule(first, at_s=0.0, draft_length=2)
     loop.schedule(second, at_s=0.0, draft_length=2)
+    finished(loop, first)
     loop.observer.note_drafts(["a"], has_any=True)
+    finished(loop, second)
     loop.observer.note_drafts(["b"], has_any=False)
     of_a, of_b = drafts(2, "a"), drafts(0, "b")
     loop.schedule(of_a, at_s=0.0, draft_length=2)
@@ -95,11 +97,7 @@ def test_missing_drafts_of_one_batch_say_nothing_about_another() -> None:
 
 def test_a_capped_draft_is_not_an_offer_that_was_missed() -> None:
     """Plan 3; a is capped at 1, b at 0, c drafts all 3. b is not judged."""
-    lengths = RequestedLengths()
-    lengths.set_cap("a", 1)
-    lengths.set_cap("b", 0)
-    loop = Loop(a=Request(), b=Request(), c=Request())
-    loop.observer = StepObserver(drafter_rests=False, lengths=lengths)
+    loop = Loop(caps={"a": 1, "b": 0}, a=Request(), b=Request(), c=Request())
     before = drafts(0, "a", "b", "c")
     step = Output({"a": 2, "b": 1, "c": 4}, {"a": [-1], "c": [-1] * 3})
     loop.schedule(before, at_s=0.0, draft_length=3)
@@ -112,10 +110,7 @@ def test_a_capped_draft_is_not_an_offer_that_was_missed() -> None:
 
 
 def test_where_all_are_capped_alike_the_cap_is_what_was_requested() -> None:
-    lengths = RequestedLengths()
-    lengths.set_cap("a", 1)
-    loop = Loop(a=Request())
-    loop.observer = StepObserver(drafter_rests=False, lengths=lengths)
+    loop = Loop(caps={"a": 1}, a=Request())
     before, step = drafts(0, "a"), drafts(1, "a")
     loop.schedule(before, at_s=0.0, draft_length=3)
     loop.schedule(step, at_s=0.0, draft_length=3)
@@ -127,45 +122,29 @@ def test_where_all_are_capped_alike_the_cap_is_what_was_requested() -> None:
 def test_a_request_capped_at_0_takes_no_drafts_and_its_class_does_not_count() -> None:
     """c and d are capped at 0, and d computes the first 5 tokens of its prompt: it yields none. b
     may draft one token."""
-    lengths, classes = RequestedLengths(), RequestClasses()
-    for name, cap in {"b": 1, "c": 0, "d": 0, "of another step": 0}.items():
-        lengths.set_cap(name, cap)
-    for name, kind in {"a": "greedy", "b": "sampled", "c": "sampled", "d": "sampled"}.items():
-        classes.set(name, kind)
-    observer = StepObserver(drafter_rests=False, lengths=lengths, classes=classes)
-    requests = {name: Request() for name in "abc"} | {"d": Request(0)}
-    step = Output({"a": 1, "b": 1, "c": 1, "d": 5})
-    load = observer.measure_load(step, requests, num_waiting=0, max_draft_length=8)
+    loop = Loop(a=Request(), b=Request(), c=Request(), d=Request(0))
+    for name, kind, cap in (
+        ("a", "greedy", None),
+        ("b", "sampled", 1),
+        ("c", "sampled", 0),
+        ("d", "sampled", 0),
+        ("of another step", "sampled", 0),
+    ):
+        loop.ledger.add(name, kind, cap)
+    load = loop.load(Output({"a": 1, "b": 1, "c": 1, "d": 5}))
     assert (load.num_requests, load.num_prefilling, load.num_undrafted) == (4, 1, 1)
     assert (load.num_decoding, load.num_drafting) == (3, 2)
     assert load.classes == {"greedy": 1, "sampled": 1}
 
 
 def test_where_no_request_takes_drafts_there_are_no_classes() -> None:
-    lengths, classes = RequestedLengths(), RequestClasses()
-    lengths.set_cap("a", 0)
-    classes.set("a", "greedy")
-    observer = StepObserver(drafter_rests=False, lengths=lengths, classes=classes)
-    load = observer.measure_load(
-        drafts(0, "a"), {"a": Request()}, num_waiting=0, max_draft_length=8
-    )
+    load = Loop(caps={"a": 0}, a=Request()).load(drafts(0, "a"))
     assert (load.num_undrafted, load.num_drafting, load.classes) == (1, 0, {})
 
 
-@pytest.mark.parametrize(
-    ("reports_confidences", "can_end_early", "ends_drafts_early"),
-    [(True, True, True), (True, False, False), (False, True, False)],
-)
-def test_drafts_end_early_where_workers_report_confidences_and_can_end_them(
-    reports_confidences: bool, can_end_early: bool, ends_drafts_early: bool
-) -> None:
-    observer = StepObserver(drafter_rests=False, can_end_early=can_end_early)
-    load = observer.measure_load(
-        drafts(0, "a"),
-        {"a": Request()},
-        num_waiting=0,
-        max_draft_length=8,
-        reports_confidences=reports_confidences,
+@pytest.mark.parametrize("reports", [True, False])
+def test_drafts_end_early_where_workers_report_confidences(reports: bool) -> None:
+    load = StepObserver(EngineAbilities(8, "draft_model"), RequestLedger()).measure_load(
+        drafts(0, "a"), scheduler_of({"a": Request()}), ceiling=8, reports_confidences=reports
     )
-    assert load.reports_confidences == reports_confidences
-    assert load.ends_drafts_early == ends_drafts_early
+    assert (load.reports_confidences, load.ends_drafts_early) == (reports, reports)

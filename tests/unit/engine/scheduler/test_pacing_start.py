@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from paceline.engine.scheduler import pacing_start
-from paceline.engine.scheduler.pacing_start import start_pacing
-from paceline.engine.scheduler.prefill_pacing import SchedulerPacing
+from paceline.engine.scheduler import prefill_pacing
+from paceline.engine.scheduler.prefill_pacing import SchedulerPacing, start_pacing
 from paceline.engine.scheduler.settings import PluginSettings
 from unit.engine.scheduler.test_prefill_pacing import make
 
@@ -27,11 +26,11 @@ def started(
         setattr(holder, name, value)
     lines: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pacing_start, "check_hooks", lambda part: {})
-        patch.setattr(pacing_start, "unfit_for", lambda part, found: "" if fits else "planted")
+        patch.setattr(prefill_pacing, "check_hooks", lambda part: {})
+        patch.setattr(prefill_pacing, "unfit_for", lambda part, found: "" if fits else "planted")
         for level in ("info", "error"):
             patch.setattr(
-                pacing_start.logger, level, lambda text, *given: lines.append(text % given)
+                prefill_pacing.logger, level, lambda text, *given: lines.append(text % given)
             )
         return start_pacing(scheduler, PluginSettings(**times)), "".join(lines)  # type: ignore[arg-type]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,9 +27,12 @@ from paceline.engine.scheduler.settings import (
         ({"paceline": {"schedule": [3]}}, "schedule entry 3 must be three whole numbers"),
         ({"paceline": {"schedule": [[2, 3, 1]]}}, "must start at 1"),
         ({"paceline": {"control_socket": "here"}}, "absolute path"),
-        ({"paceline": {"reproducible_seeds": 1}}, "reproducible_seeds is 1; it must be true or"),
-        ({"paceline": {"control_socket": "/" + "x" * 107}}, "at most 107"),
-        ({"paceline": {"costs_folder": "here"}}, "costs_folder is 'here'; .* absolute path"),
+        ({"paceline": {"reproducible_seeds": 1}}, "reproducible_seeds is 1: .* valid boolean"),
+        ({"paceline": {"control_socket": "/" + "x" * 107}}, "at most 107 bytes"),
+        (
+            {"paceline": {"costs_folder": "here"}},
+            "costs_folder is 'here': it must be an absolute path",
+        ),
     ],
 )
 def test_wrong_settings_are_refused_with_a_message(given: object, message: str) -> None:
@@ -66,14 +70,14 @@ def test_every_setting_is_read() -> None:
         reproducible_seeds=True,
         separate_tenants=True,
         compact_json=True,
-        recording_file="/var/lib/r.jsonl",
-        costs_folder="/var/cache/costs",
+        recording_file=Path("/var/lib/r.jsonl"),
+        costs_folder=Path("/var/cache/costs"),
     )
 
 
 @pytest.mark.parametrize("file", ["r.jsonl", 3, ""])
 def test_the_file_of_recordings_needs_an_absolute_path(file: object) -> None:
-    with pytest.raises(ValueError, match="it must be an absolute path"):
+    with pytest.raises(ValueError, match=r"recording_file is .* path.*; set it in --additional"):
         parse(recording_file=file)
 
 
@@ -92,7 +96,8 @@ def test_costs_are_kept_below_the_users_cache_folder(
     environ: dict[str, str], folder: str | None
 ) -> None:
     """The environment may name another folder, or switch measuring off."""
-    assert parse_settings({}, max_draft_length=8, environ=environ).costs_folder == folder
+    found = parse_settings({}, max_draft_length=8, environ=environ).costs_folder
+    assert found == (None if folder is None else Path(folder))
 
 
 def test_an_empty_folder_of_costs_switches_measuring_off() -> None:
@@ -115,7 +120,7 @@ def test_a_length_from_off_to_the_maximum_is_taken(length: int) -> None:
 
 @pytest.mark.parametrize("length", [-1, True, 2.0, "3"])
 def test_another_length_is_refused(length: object) -> None:
-    with pytest.raises(ValueError, match=rf"draft_length is {length!r}; .*set it in --additional"):
+    with pytest.raises(ValueError, match=rf"draft_length is {length!r}: .*set it in --additional"):
         parse(draft_length=length)
 
 
@@ -133,7 +138,9 @@ def test_an_objective_is_a_positive_number(name: str, given: float, read: float)
 @pytest.mark.parametrize("name", TIMES)
 @pytest.mark.parametrize("given", [0, -5, float("inf"), float("nan"), True, "50"])
 def test_another_objective_is_refused(name: str, given: object) -> None:
-    with pytest.raises(ValueError, match=rf"{name} is .* must be a positive"):
+    with pytest.raises(
+        ValueError, match=rf"{name} is .*: Input should be .* number|greater than 0"
+    ):
         parse(**{name: given})
 
 
@@ -141,28 +148,28 @@ def test_a_socket_path_of_107_bytes_is_taken() -> None:
     """Bytes count, not characters."""
     path = "/" + "x" * 106
     assert parse(control_socket=path).control_socket == path
-    with pytest.raises(ValueError, match="has 108 bytes"):
+    with pytest.raises(ValueError, match="at most 107 bytes"):
         parse(control_socket="/é" + "x" * 105)
-    with pytest.raises(ValueError, match="control_socket is 7; it must be an absolute path"):
+    with pytest.raises(ValueError, match="control_socket is 7: "):
         parse(control_socket=7)
 
 
 def test_paths_may_come_from_the_environment() -> None:
     environ = {"PACELINE_CONTROL_SOCKET": "/run/c.sock", "PACELINE_RECORDING_FILE": "/log/r.jsonl"}
 
-    def paths(**given: object) -> tuple[str | None, str | None]:
+    def paths(**given: object) -> tuple[str | None, Path | None]:
         settings = parse_settings({"paceline": given}, max_draft_length=8, environ=environ)
         return settings.control_socket, settings.recording_file
 
-    assert paths() == ("/run/c.sock", "/log/r.jsonl")
-    assert paths(control_socket="/own.sock") == ("/own.sock", "/log/r.jsonl")
+    assert paths() == ("/run/c.sock", Path("/log/r.jsonl"))
+    assert paths(control_socket="/own.sock") == ("/own.sock", Path("/log/r.jsonl"))
     environ["PACELINE_CONTROL_SOCKET"] = "relative"
     with pytest.raises(ValueError, match="control_socket is 'relative'"):
         paths()
 
 
 def test_a_policy_is_named_by_a_text() -> None:
-    with pytest.raises(ValueError, match="policy is 7; it must be the name of a policy; set it in"):
+    with pytest.raises(ValueError, match=r"policy is 7: .* valid string; set it in"):
         parse(policy=7)
     with pytest.raises(ValueError, match=r"policy is 'best'.*; set it in --additional-config"):
         parse(policy="best")
@@ -173,7 +180,7 @@ def test_parameters_of_the_policy_are_checked() -> None:
     assert settings.policy_parameters == {"draft_length": 3}
     with pytest.raises(ValueError, match=r"has no parameter 'speed'.*; set it in --additional"):
         parse(policy="fixed", policy_parameters={"speed": 3})
-    with pytest.raises(ValueError, match=r"policy_parameters is \[3\]; it must be a JSON object"):
+    with pytest.raises(ValueError, match=r"policy_parameters is \[3\]: .* valid dictionary"):
         parse(policy="fixed", policy_parameters=[3])
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from paceline.engine.scheduler import requested_lengths
+from paceline.engine.scheduler import request_parameters
 from paceline.gateway.replicas import Replica
 from paceline.gateway.requests import draft_cap
 from paceline.gateway.requests.capabilities import can_serve, explain_unserved
@@ -28,7 +28,7 @@ def honouring(replica: Replica, **changes: Any) -> Replica:
 
 
 def test_gateway_and_engine_use_the_same_names() -> None:
-    assert draft_cap.ENGINE_KEY == requested_lengths.FLAT_CAP
+    assert draft_cap.ENGINE_KEY == request_parameters.FLAT_CAP
 
 
 def test_only_a_replica_that_keeps_to_caps_can_serve() -> None:

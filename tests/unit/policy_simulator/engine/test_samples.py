@@ -6,17 +6,21 @@ Each simulated step is retold to a real `StepObserver` in vLLM's words, and both
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from paceline.engine.scheduler.engine_abilities import EngineAbilities
 from paceline.engine.scheduler.observer import StepObserver
+from paceline.engine.scheduler.request_ledger import RequestLedger
 from paceline.governor.values import EngineLoad, StepSample
 from paceline.policy_simulator.engine.batch import Bools, Ints
 from paceline.policy_simulator.engine.simulated_engine import SimulatedEngine
 from paceline.policy_simulator.engine.simulated_step import SimulatedStep
 from paceline.policy_simulator.machines.machine import Machine
 from paceline.policy_simulator.traffic.phases import OpenLoop, Phase
+from unit.engine.scheduler.test_observer import clock_at, scheduler_of
 from unit.policy_simulator.setups import Recorder, linear, machine, text
 
 
@@ -50,9 +54,10 @@ class RetoldEngine(SimulatedEngine):
 
     def __init__(self, on: Machine, policy: Recorder) -> None:
         super().__init__(on, policy)
-        self.observer = StepObserver(drafter_rests=on.drafter == "rests")
+        abilities = EngineAbilities(8, "draft_model", drafter_rests=on.drafter == "rests")
+        self.observer = StepObserver(abilities, RequestLedger())
         self.retold_loads: list[EngineLoad] = []
-        self.retold_samples: list[StepSample | None] = []
+        self.retold_samples: list[StepSample] = []
         self._outputs: dict[int, Output] = {}
 
     def _schedule(self, ceiling: int) -> SimulatedStep | None:
@@ -75,18 +80,11 @@ class RetoldEngine(SimulatedEngine):
             for name, count, prompt in zip(names, before.tolist(), prompts, strict=True)
         }
         load = self.observer.measure_load(
-            output,
-            requests,
-            num_waiting=step.load.num_waiting,
-            max_draft_length=ceiling,
+            output, scheduler_of(requests, num_waiting=step.load.num_waiting), ceiling=ceiling
         )
-        self.observer.note_drafts(names, has_any=step.num_verified > 0)
-        self.observer.step_scheduled(
-            output,
-            load,
-            started_s=step.scheduled_s,
-            draft_length=step.draft_length,
-        )
+        with clock_at(step.scheduled_s):
+            self.observer.begin(SimpleNamespace(running=names))
+        self.observer.step_scheduled(output, load, step.draft_length)
         self.retold_loads.append(load)
         self._outputs[id(step)] = output
         return step
@@ -114,16 +112,18 @@ class RetoldEngine(SimulatedEngine):
                 requests[name] = Request()
             if verified:
                 drafts.append((name, verified, accepted_here))
+        scheduler = scheduler_of(requests, has_more_work=self._is_back_to_back)
+        with clock_at(self._now_s):
+            finished = self.observer.step_finished(self._outputs.pop(id(step)), scheduler)
+        assert finished is not None
         self.retold_samples.append(
-            self.observer.step_finished(
-                self._outputs.pop(id(step)),
-                requests,
-                verified=drafts,
-                now_s=self._now_s,
-                has_more_work=self._is_back_to_back,
-                may_speculate=True,
+            self.observer.make_sample(
+                finished, requests, verified=drafts, confidences={}, num_passes=None, kept={}
             )
         )
+        self.observer.settle(finished.noted, requests)
+        names = step.serials.astype(str).tolist()
+        self.observer.note_drafts(names, has_any=step.draft_length > 0 and not step.is_behind)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,6 @@ def test_samples_are_those_of_the_observer(drafter: Any, is_async: bool) -> None
     assert len(policy.samples) > 200
     assert policy.loads == engine.retold_loads
     for shown, retold in zip(policy.samples, engine.retold_samples, strict=True):
-        assert retold is not None
         assert retold.duration_s == pytest.approx(shown.duration_s)
         assert retold == replace(shown, duration_s=retold.duration_s)
     assert any(not s.is_clean and s.prefill_tokens == 0 for s in policy.samples)

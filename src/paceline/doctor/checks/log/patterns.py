@@ -119,7 +119,7 @@ LOG_PATTERNS = (
         "image",
     ),
     _pattern(
-        "log-kernel-unexpected",  # Paceline's own message (engine/scheduler/kernel_check.py)
+        "log-kernel-unexpected",  # Paceline's own message (engine/compat/linear_kernels.py)
         r"Kernels: the linear layers run .*, expected ",
         "The linear layers run another kernel than the table of number formats names.",
         "vLLM chose another kernel for this model, its shapes, or its arguments.",

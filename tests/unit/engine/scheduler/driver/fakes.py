@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
+from paceline.engine.recording.recorder import Recorder as FileRecorder
 from paceline.engine.scheduler.draft_length_controller import DraftLengthController
+from paceline.engine.scheduler.engine_abilities import EngineAbilities
 from paceline.engine.scheduler.governor_driver import GovernorDriver
 from paceline.engine.scheduler.settings import PluginSettings
 from paceline.governor.values import DraftPlan, EngineLoad, StepSample
@@ -82,30 +84,24 @@ class Recorder:
 def make_driver(
     policy: Recorder | None = None,
     *,
-    trims_drafts: bool = False,
-    drafter_rests: bool = False,
-    sampler_fault: str | None = None,
-    reports_confidences: bool = False,
-    **settings: Any,
+    recorder: FileRecorder | None = None,
+    reproducible_seeds: bool = False,
+    **abilities: Any,
 ) -> GovernorDriver:
     """A driver without a governor of its own; `policy` decides."""
     controller = make_controller()
     if policy is not None:
         controller = DraftLengthController(
             PluginSettings(policy="fixed", draft_length=6),
-            max_draft_length=8,
-            method="draft_model",
+            EngineAbilities(8, "draft_model"),
             make_policy=lambda name, **_: policy,
         )
     return GovernorDriver(
         controller,
-        max_draft_length=8,
-        trims_drafts=trims_drafts,
-        drafter_rests=drafter_rests,
-        reports_confidences=reports_confidences,
-        sampler_fault=sampler_fault,
-        hooks={"before_schedule": "ok"},
-        **settings,
+        EngineAbilities(8, "draft_model", **abilities),
+        facts={"seams": {"before_schedule": "ok"}, "kernels": {}, "costs": "planted"},
+        recorder=recorder,
+        reproducible_seeds=reproducible_seeds,
     )
 
 

@@ -47,13 +47,10 @@ def start(
     policy: Recorder,
     *,
     reports_confidences: bool = True,
-    can_end_early: bool = True,
     **requests: dict[str, Any],
 ) -> tuple[GovernorDriver, Scheduler]:
     """A driver whose requests have arrived with these parameters."""
-    driver = make_driver(
-        policy, reports_confidences=reports_confidences, can_end_early=can_end_early
-    )
+    driver = make_driver(policy, reports_confidences=reports_confidences)
     for name, parameters in requests.items():
         sampling = SimpleNamespace(**NO_EXTRAS | parameters)
         driver.add_request(SimpleNamespace(request_id=name, sampling_params=sampling))
@@ -117,15 +114,6 @@ def test_without_workers_that_report_nothing_is_ordered() -> None:
     assert not hasattr(output, ORDER)
     [load] = policy.loads
     assert (load.reports_confidences, load.ends_drafts_early) == (False, False)
-
-
-def test_workers_may_report_without_ending_early() -> None:
-    policy = Chooser([2])
-    driver, scheduler = start(policy, can_end_early=False, a={})
-    output = draft(driver, scheduler, ROWS[0])
-    assert hasattr(output, ORDER)
-    [load] = policy.loads
-    assert (load.reports_confidences, load.ends_drafts_early) == (True, False)
 
 
 def test_drafts_are_shortened_to_their_widths_and_confidences_return_with_the_verdicts() -> None:

@@ -30,7 +30,7 @@ def test_the_plan_is_written_where_the_worker_reads_it() -> None:
 def test_a_drafter_of_fixed_length_drafts_the_maximum_and_the_plan_is_kept() -> None:
     """Its drafts are trimmed to the plan; shorter drafts stay, unknown requests are ignored."""
     policy = Recorder(DraftPlan(3, "planted"))
-    driver = make_driver(policy, trims_drafts=True)
+    driver = make_driver(policy, always_drafts_maximum=True)
     longer, shorter = Request(), Request()
     scheduler = Scheduler(a=longer, b=shorter)
     shared = [1, 2, 3, 4, 5, 6, 7, 8]
@@ -189,7 +189,8 @@ def test_an_error_after_a_step_loses_only_its_sample() -> None:
     driver.after_step(scheduler, output)
     assert (driver.state()["policy_errors_total"], policy.samples) == (1, [])
     run_step(driver, scheduler, Output({"a": 1}))
-    assert len(policy.samples) == 1
+    [sample] = policy.samples
+    assert (sample.requested_draft_length, sample.drafted) == (3, (0,))
 
 
 def test_while_a_resting_drafter_backfills_its_missing_drafts_are_not_judged() -> None:
