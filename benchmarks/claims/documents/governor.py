@@ -36,9 +36,9 @@ _RANGE = "{{{0}.mean:.1f}} % ({{{0}.lowest:.1f}} to {{{0}.highest:.1f}})"
 MACHINES = ("cpu-twin", "7b-h200", "72b-tp8-h100")
 BEFORE = "governor-recorded-drafts-broad-{}-2026-11-29.json"
 NOW = "governor-recorded-drafts-broad-{}-2026-11-29-2.json"
+SGLANG = "governor-recorded-drafts-broad-{}-2026-11-29-3.json"
 ROWS = (
     ("best single length", ""),
-    ("average of accepted lengths per request, as SGLang does", "ema"),
     ("**`goodput`**", "goodput"),
     ("one length for all requests", "goodput:lengths"),
     ("widths per request, drafts do not end early", "goodput:widths"),
@@ -78,6 +78,8 @@ def claims(read: ReadResult) -> Iterator[Claim]:
     before = [read(BEFORE.format(machine))["scores"] for machine in MACHINES]
     now = [read(NOW.format(machine))["scores"] for machine in MACHINES]
     yield _row("`goodput` before this version (8 seeds)", before, "goodput")
+    sglang = [read(SGLANG.format(machine))["scores"] for machine in MACHINES]
+    yield _row("SGLang's rule, with its defaults", sglang, "sglang-ema")
     for head, arm in ROWS:
         yield _row(head, now, arm)
     real = interleaved_figures(read(REAL))
