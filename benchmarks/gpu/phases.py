@@ -32,6 +32,10 @@ class Turn:
     seconds: float
     lengths: tuple[int, ...]
     """Draft length of each step, (num_steps,)."""
+    verified_tokens: int = 0
+    """Draft tokens that were verified, as the governor counts them; 0 without one."""
+    accepted_tokens: int = 0
+    """Of these. Tokens that adaptive verification left out are in neither count."""
 
     @property
     def tokens_per_s(self) -> float:
@@ -46,7 +50,7 @@ class ArmRunner(Protocol):
         ...
 
     def run(self, arm: str, phase: LoadPhase, num_steps: int, repeat: int) -> Turn:
-        """Serve the phase under `arm`: `none`, `K=<length>` or the name of a policy.
+        """Serve the phase under `arm`, one of this engine's (`engine_kinds`).
 
         Blocks until the steps are done. A policy keeps what it learned in earlier phases.
         """

@@ -6,7 +6,7 @@ The figures are those of the models' published config.json.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 
@@ -22,6 +22,8 @@ class Shape:
     vocab_size: int = 151_936
     """One size for target and draft, so that vLLM's Model Runner V2 takes the pair."""
     ties_embeddings: bool = False
+    has_mtp_layer: bool = False
+    """Whether one layer more predicts further tokens, as in MiMo, which is Qwen2 otherwise."""
 
 
 SHAPES = {
@@ -30,15 +32,17 @@ SHAPES = {
     "1.5b": Shape(28, 1536, 8960, 12, 2, ties_embeddings=True),
     "0.5b": Shape(24, 896, 4864, 14, 2, ties_embeddings=True),
 }
-PAIRS = {"7b": "0.5b", "32b": "1.5b"}
-"""Target and draft."""
+SHAPES["7b-mtp"] = replace(SHAPES["7b"], has_mtp_layer=True)
+PAIRS = {"7b": "0.5b", "7b-mtp": None, "32b": "1.5b"}
+"""Target and draft model; None where the target drafts by its own layer."""
 
 
 def write_model(folder: Path, shape: Shape) -> Path:
     """Write the folder of a model with this shape; return it."""
     folder.mkdir(parents=True, exist_ok=True)
+    architecture = "MiMoForCausalLM" if shape.has_mtp_layer else "Qwen2ForCausalLM"
     config = {
-        "architectures": ["Qwen2ForCausalLM"],
+        "architectures": [architecture],
         "model_type": "qwen2",
         "num_hidden_layers": shape.num_layers,
         "hidden_size": shape.hidden_size,
@@ -55,5 +59,7 @@ def write_model(folder: Path, shape: Shape) -> Path:
         "bos_token_id": 1,
         "eos_token_id": 2,
     }
+    if shape.has_mtp_layer:
+        config |= {"num_nextn_predict_layers": 1, "attention_bias": True}
     (folder / "config.json").write_text(json.dumps(config, indent=1))
     return folder

@@ -3,8 +3,7 @@
 vLLM's synthetic acceptance (`rejection_sample_method="synthetic"`) accepts drafts at given rates,
 whatever the models say. The rates of a phase are written into the rejection sampler of Model Runner
 V2 while the engine runs. `AdaptiveScheduler` refuses that method, because its output is not the
-target's; here the refusal is switched off, and no text is served. The arms `none` and the others
-need two engines, so each runner is one process.
+target's; here the refusal is switched off, and no text is served.
 """
 
 from __future__ import annotations
@@ -16,9 +15,10 @@ from typing import Any
 
 os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")  # the scheduler is read in process
 os.environ.setdefault("VLLM_ALLOW_INSECURE_SERIALIZATION", "1")  # a function is sent to the worker
+os.environ.setdefault("VLLM_USE_V2_MODEL_RUNNER", "1")  # its rejection sampler is written to
 
+from benchmarks.gpu.engine_kinds import MAX_DRAFT_LENGTH, EngineKind
 from benchmarks.gpu.phases import LoadPhase, Turn
-from paceline.engine.compat.length_table import lengths_to_name, render_length_table
 
 _MAX_OUTPUT_TOKENS = 8192
 _WARM_UP_STEPS = 20
@@ -28,49 +28,21 @@ class VllmRunner:
     """One engine. Use a new process for another one: vLLM gives back its memory only at exit."""
 
     def __init__(
-        self,
-        target: Path,
-        draft: Path | None,
-        *,
-        max_draft_length: int,
-        max_num_seqs: int,
-        is_async: bool,
-        method: str = "draft_model",
+        self, kind: EngineKind, target: Path, draft: Path | None, *, is_async: bool
     ) -> None:
-        """Start the engine; `draft` is None for one without speculation.
-
-        `method` is vLLM's: draft_model, eagle, mtp, … with a draft of the fitting shape.
-        """
+        """Start the engine; `draft` is None where the target drafts by its own layer."""
         from vllm import LLM
 
         from paceline.engine.scheduler import governor_start
 
         governor_start.refuse_lossy_verification = lambda speculative: None
-        speculative: dict[str, Any] | None = None
-        if draft is not None:
-            table = render_length_table(lengths_to_name(max_draft_length), max_num_seqs)
-            speculative = {
-                "method": method,
-                "model": str(draft),
-                "num_speculative_tokens": max_draft_length,
-                "num_speculative_tokens_per_batch_size": table,
-                "rejection_sample_method": "synthetic",
-                "synthetic_acceptance_rates": [0.5**n for n in range(1, max_draft_length + 1)],
-            }
-        self._max_draft_length = max_draft_length
-        self._llm = LLM(
-            model=str(target),
-            load_format="dummy",
-            skip_tokenizer_init=True,
-            max_model_len=16_384,
-            max_num_seqs=max_num_seqs,
-            enable_prefix_caching=False,
-            async_scheduling=is_async,
-            speculative_config=speculative,
-            scheduler_cls="paceline.engine.AdaptiveScheduler",
-        )
+        self._kind = kind
+        self._llm = LLM(**kind.vllm_arguments(target, draft, is_async=is_async))
         self._engine: Any = self._llm.llm_engine
-        self._governor: Any = self._engine.engine_core.engine_core.scheduler.governor
+        scheduler: Any = self._engine.engine_core.engine_core.scheduler
+        self._governor: Any = getattr(scheduler, "governor", None)
+        if kind.is_governed and kind.drafts and self._governor is None:
+            raise SystemExit("the engine has no governor; its log says why")
         self._number = 0
 
     def allowed_lengths(self) -> tuple[int, ...]:
@@ -78,15 +50,17 @@ class VllmRunner:
         if self._governor is None:
             return (0,)
         allowed = self._governor.state()["allowed_lengths"]
-        return tuple(allowed or range(self._max_draft_length + 1))
+        return tuple(allowed or range(MAX_DRAFT_LENGTH + 1))
 
     def run(self, arm: str, phase: LoadPhase, num_steps: int, repeat: int) -> Turn:
         """See `ArmRunner`."""
         if self._governor is not None:
             is_fixed = arm.startswith("K=")
             length = int(arm.removeprefix("K=")) if is_fixed else None
-            self._governor.set({"draft_length": length} if is_fixed else {"policy": arm})
-            survival = [phase.acceptance**depth for depth in range(1, self._max_draft_length + 1)]
+            policy = {"policy": arm.removesuffix("+adaptive")}
+            self._governor.set({"draft_length": length} if is_fixed else policy)
+        if self._kind.drafts:
+            survival = [phase.acceptance**depth for depth in range(1, MAX_DRAFT_LENGTH + 1)]
             self._llm.collective_rpc(set_acceptance, args=(survival,))
         names = self._submit(phase)
         produced = dict.fromkeys(names, 0)
@@ -94,15 +68,31 @@ class VllmRunner:
             self._step(produced)
         for _ in range(_WARM_UP_STEPS):
             self._step(produced)
+        verified, accepted = self._counts()
         before, started_s = sum(produced.values()), time.perf_counter()
         lengths = [self._step(produced) for _ in range(num_steps)]
         seconds = time.perf_counter() - started_s
+        now_verified, now_accepted = self._counts()
         self._engine.abort_request(names)
         while self._engine.has_unfinished_requests():
             self._engine.step()
         return Turn(
-            arm, phase.name, repeat, sum(produced.values()) - before, seconds, tuple(lengths)
+            arm=arm,
+            phase=phase.name,
+            repeat=repeat,
+            output_tokens=sum(produced.values()) - before,
+            seconds=seconds,
+            lengths=tuple(lengths),
+            verified_tokens=now_verified - verified,
+            accepted_tokens=now_accepted - accepted,
         )
+
+    def _counts(self) -> tuple[int, int]:
+        """Draft tokens verified and accepted so far; (0, 0) without a governor."""
+        if self._governor is None:
+            return 0, 0
+        state = self._governor.state()
+        return state["drafted_tokens_total"], state["accepted_tokens_total"]
 
     def _submit(self, phase: LoadPhase) -> list[str]:
         from vllm import SamplingParams
@@ -123,7 +113,9 @@ class VllmRunner:
         for output in self._engine.step():
             if output.request_id in produced:
                 produced[output.request_id] = len(output.outputs[0].token_ids)
-        return 0 if self._governor is None else int(self._governor.state()["draft_length"])
+        if self._governor is not None:
+            return int(self._governor._controller.draft_length())
+        return MAX_DRAFT_LENGTH if self._kind.drafts else 0
 
 
 def set_acceptance(worker: Any, survival: list[float]) -> None:

@@ -6,12 +6,17 @@ KIND is `none` (vLLM without speculation), `K=3` (a fixed length, 0 is off) or t
 `KEY=VALUE` are parameters of the policy, in JSON or plain text. Each PATH is put first on the
 child's PYTHONPATH: another checkout of this repository (its `src`), or a folder with an installed
 package of policies. A LABEL distinguishes two arms that are otherwise equal: `none#again`.
+
+The rules of other engines, to compare with: SGLang's is `sglang-ema@benchmarks/governor/peers`, and
+vLLM's length table is `schedule:schedule=[[1,4,6],[5,16,2],[17,64,0]]`, with a table that was tuned
+on this machine.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -104,12 +109,13 @@ def parse_arms(specs: list[str], *, max_draft_length: int) -> tuple[Arm, ...]:
 
 def _parameters(spec: str, text: str | None) -> tuple[tuple[str, Any], ...]:
     pairs = []
-    for part in text.split(",") if text else ():
+    # The commas of a list, as in `schedule=[[1,4,6],[5,64,2]]`, are followed by no KEY=.
+    for part in re.split(r",(?=\w*=)", text) if text else ():
         key, equals, value = part.partition("=")
-        if not equals:
+        parsed: Any = value
+        with suppress(ValueError):
+            parsed = json.loads(value)
+        if not equals or (parsed is value and "," in value):
             raise ValueError(f"the arm {spec!r} has the parameter {part!r}; it must be KEY=VALUE")
-        try:
-            pairs.append((key, json.loads(value)))
-        except ValueError:
-            pairs.append((key, value))
+        pairs.append((key, parsed))
     return tuple(pairs)

@@ -1,9 +1,10 @@
 """The arms of the replay: fixed lengths, two references, and any policy of Paceline.
 
-`K=0` … `K=8` hold a draft length. `ema` follows accepted lengths as SGLang's adaptive speculation
-does. `clairvoyant` knows every verdict: what no policy can reach. All other names are policies of
-`paceline.create_policy`, which see what an engine would show them (`governed`), and a table of what
-steps cost. Words after a colon take something away or put something wrong, in any number:
+`K=0` … `K=8` hold a draft length. `sglang-ema` is the rule of SGLang's adaptive speculation, in
+`benchmarks.governor.peers`. `clairvoyant` knows every verdict: what no policy can reach. All other
+names are policies of `paceline.create_policy`, which see what an engine would show them
+(`governed`), and a table of what steps cost. Words after a colon take something away or put
+something wrong, in any number:
 
     goodput                  all that the machine's engine offers (`Machine.mode`)
     goodput:lengths          one draft length for all requests
@@ -24,6 +25,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from benchmarks.governor.peers.sglang_ema import POLICY as SGLANG_EMA
 from benchmarks.governor.recorded_drafts.governed import GovernedArm
 from benchmarks.governor.recorded_drafts.machines import (
     DRAFTING_MODES,
@@ -50,8 +52,9 @@ def fixed_arm(draft_length: int) -> str:
 
 def build_arm(name: str, machine: Machine, seed: int) -> Arm:
     """The arm called `name`, with nothing learned yet; ValueError for an unknown name."""
-    if name == "ema":
-        return AcceptedLengthAverage()
+    if name == SGLANG_EMA.name:
+        policy = SGLANG_EMA.build(max_draft_length=MAX_DRAFT_TOKENS, parameters={})
+        return GovernedArm(policy, machine, MeasuredNoise(seed))
     if name == "clairvoyant":
         return Clairvoyant(machine)
     if name in map(fixed_arm, range(MAX_DRAFT_TOKENS + 1)):
@@ -136,36 +139,6 @@ class FixedLength:
 
     def learn(self, batch: Batch, drafts: Drafts, result: StepResult) -> None:
         """Nothing."""
-
-
-class AcceptedLengthAverage:
-    """For each request the rounded moving average of its accepted tokens, and one more.
-
-        average += 0.2 * (accepted - average)
-
-    The draft length is that of the longest. A new request begins with the average of all, which
-    begins at 2. The rule is that of SGLang's `--speculative-adaptive`, without its hysteresis.
-    """
-
-    _STEP = 0.2
-    _STEP_OF_ALL = 0.1
-
-    def __init__(self) -> None:
-        self._averages: dict[int, float] = {}
-        self._of_all = 2.0
-
-    def choose(self, batch: Batch) -> Drafts:
-        averages = [self._averages.get(serial, self._of_all) for serial in batch.serials.tolist()]
-        widths = np.array([min(MAX_DRAFT_TOKENS, round(average) + 1) for average in averages])
-        return Drafts(int(widths.max()), widths)
-
-    def learn(self, batch: Batch, drafts: Drafts, result: StepResult) -> None:
-        averages = {}
-        for serial, accepted in zip(batch.serials.tolist(), result.accepted.tolist(), strict=True):
-            average = self._averages.get(serial, self._of_all)
-            averages[serial] = average + self._STEP * (accepted - average)
-        self._averages = averages
-        self._of_all += self._STEP_OF_ALL * (float(result.accepted.mean()) - self._of_all)
 
 
 class Clairvoyant:

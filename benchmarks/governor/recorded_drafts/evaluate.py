@@ -35,7 +35,7 @@ from benchmarks.results_file import ResultFile, add_allow_dirty
 from paceline.bench.results.environment import describe_environment
 from paceline.governor.costs.cost_table import dict_of
 
-DEFAULT_ARMS = ("ema", "goodput", "clairvoyant")
+DEFAULT_ARMS = ("sglang-ema", "goodput", "clairvoyant")
 _EXAMPLES = """examples:
   python benchmarks/governor/recorded_drafts/evaluate.py --results benchmarks/results
   python benchmarks/governor/recorded_drafts/evaluate.py --machine cpu-twin --arms goodput --seeds 2
@@ -142,8 +142,8 @@ def _parse() -> argparse.Namespace:
         nargs="+",
         default=list(DEFAULT_ARMS),
         metavar="ARM",
-        help="beside the oracle's fixed lengths: K=0 to K=8, ema, clairvoyant, or a policy's name, "
-        "with words as in goodput:widths:draft+20 (arms.py)",
+        help="beside the oracle's fixed lengths: K=0 to K=8, sglang-ema, clairvoyant, or a "
+        "policy's name, with words as in goodput:widths:draft+20 (arms.py)",
     )
     add(
         "--sync-us",

@@ -112,16 +112,35 @@ def test_without_names_every_length_but_the_maximum_runs_piecewise(
         assert len(missing(monkeypatch, parts, length)) == min(256, 512 // (1 + length))
 
 
-def test_with_adaptive_verification_every_length_has_graphs(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("lengths", [None, (0, 1, 3, 7)])
+def test_with_adaptive_verification_the_target_has_graphs_for_every_length(
+    monkeypatch: pytest.MonkeyPatch, lengths: tuple[int, ...] | None
 ) -> None:
-    """With a table and without: vLLM then captures graphs for any mix of lengths."""
-    for table in (None, render_length_table((0, 1, 3, 7))):
-        parts = config(table)
-        parts.speculative_config.enable_adaptive_verification = True
-        assert captured_lengths(parts) is None
-        for length in range(9):
-            assert missing(monkeypatch, parts, length) == [], f"at length {length}"
+    """For any mix of lengths. Named ones are still the only ones allowed, for the drafter."""
+    parts = config(None if lengths is None else render_length_table(lengths))
+    parts.speculative_config.enable_adaptive_verification = True
+    assert captured_lengths(parts) == lengths
+    for length in range(9):
+        assert missing(monkeypatch, parts, length) == [], f"at length {length}"
+
+
+def test_the_graphs_of_a_drafter_are_for_the_named_lengths() -> None:
+    """vLLM looks for the graph of all passes of a draft; without one the passes run eagerly."""
+    from vllm.config.compilation import CUDAGraphMode
+    from vllm.v1.worker.gpu.cudagraph_utils import BatchExecutionDescriptor
+    from vllm.v1.worker.gpu.spec_decode.target_dependent_ar.cudagraph_utils import (
+        SpeculatorBatchDescriptor,
+        SpeculatorCudaGraphManager,
+    )
+
+    step = BatchExecutionDescriptor(CUDAGraphMode.FULL, num_tokens=4, num_reqs=4)
+    drafter: Any = object.__new__(SpeculatorCudaGraphManager)
+    drafter.graphs = {
+        SpeculatorBatchDescriptor(**vars(step), num_speculative_tokens=length): None
+        for length in (3, 7)
+    }
+    found = {n: drafter.specialize_spec_tokens(step, n).cg_mode.name for n in (2, 3, 4, 7)}
+    assert found == {2: "NONE", 3: "FULL", 4: "NONE", 7: "FULL"}
 
 
 def test_lengths_whose_sizes_interleave_lose_graphs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,9 +14,12 @@ def captured_lengths(vllm_config: Any) -> tuple[int, ...] | None:
     0 is always among them, because drafts may have to stop. None where vLLM captures no full graphs
     for decoding, or only those of the maximum: then the governor measures what each
     length costs.
+
+    Also with adaptive verification: the target's graphs then serve steps of every length, but an
+    EAGLE or MTP drafter has graphs for the named lengths, and drafts every other one eagerly.
     """
     table = vllm_config.speculative_config.num_speculative_tokens_per_batch_size
-    if not table or not captures_full_graphs(vllm_config):
+    if not table or not _decodes_in_full_graphs(vllm_config):
         return None
     from vllm.v1.spec_decode.dynamic.utils import build_dynamic_sd_schedule_lookup
 
@@ -34,10 +37,14 @@ def captures_full_graphs(vllm_config: Any) -> bool:
     (With `cudagraph_mode` FULL, and with adaptive verification, one set of graphs serves steps of
     every length.)
     """
+    adapts = vllm_config.speculative_config.enable_adaptive_verification
+    return _decodes_in_full_graphs(vllm_config) and not adapts
+
+
+def _decodes_in_full_graphs(vllm_config: Any) -> bool:
     mode = vllm_config.compilation_config.cudagraph_mode
     return bool(
         vllm_config.use_v2_model_runner
-        and not vllm_config.speculative_config.enable_adaptive_verification
         and mode
         and mode.separate_routine()
         and mode.has_full_cudagraphs()

@@ -37,7 +37,16 @@ def test_fixed_lengths_and_no_speculation_need_no_parameters() -> None:
     assert parse_arm("K=0", max_draft_length=8).settings == {"policy": "fixed", "draft_length": 0}
 
 
-@pytest.mark.parametrize("spec", ["", "K=9", "K=x", "none:a=1", "goodput:a", "goodput@/nowhere"])
+def test_the_commas_of_a_list_separate_no_parameters() -> None:
+    """vLLM's length table is a parameter of `schedule`."""
+    arm = parse_arm("schedule:schedule=[[1,4,6],[5,64,2]],x=a", max_draft_length=8)
+    assert arm.parameters == (("schedule", [[1, 4, 6], [5, 64, 2]]), ("x", "a"))
+
+
+@pytest.mark.parametrize(
+    "spec",
+    ["", "K=9", "K=x", "none:a=1", "goodput:a", "goodput:a=1,b", "goodput@/nowhere"],
+)
 def test_a_wrong_arm_is_refused_by_name(spec: str) -> None:
     with pytest.raises(ValueError, match="the arm"):
         parse_arm(spec, max_draft_length=8)

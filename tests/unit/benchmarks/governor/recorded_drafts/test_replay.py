@@ -68,10 +68,9 @@ def test_the_clairvoyant_verifies_what_is_accepted_and_no_more() -> None:
     assert result.seconds == pytest.approx(20 * TWIN.step_s(4, 8, 2))
 
 
-def test_the_average_of_accepted_lengths_settles_one_above_them() -> None:
-    """It begins with 2 accepted, so with 3 tokens, and stays there."""
+def test_sglangs_rule_keeps_the_length_that_it_begins_with_for_two_accepted_tokens() -> None:
     phase = Phase(("code",), 4, tokens_per_request=60, seed=0)
-    result = Replay(TWIN, accepting(2), build_arm("ema", TWIN, 0)).run(phase)
+    result = Replay(TWIN, accepting(2), build_arm("sglang-ema", TWIN, 0)).run(phase)
     assert result.seconds == pytest.approx(20 * TWIN.step_s(4, 12, 3))
 
 
