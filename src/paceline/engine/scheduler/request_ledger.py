@@ -81,7 +81,7 @@ class RequestLedger:
         return bool(self._asked)
 
     def narrow(self, widths: Mapping[str, int]) -> None:
-        """Of the drafts of these requests, at most so many tokens are verified."""
+        """Of the drafts of these requests, at most as many tokens are verified as given."""
         for request_id, width in widths.items():
             self._asked[request_id] = min(width, self._asked.get(request_id, 0))
 

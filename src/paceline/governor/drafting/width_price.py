@@ -84,7 +84,7 @@ class WidthPrice:
     ) -> None:
         """Learn the price from the drafts of a step in which `num_decoding` requests yield a token.
 
-        `survival` has the drafts that could be verified, (num_drafts,), of so many passes.
+        `survival` has the drafts that could be verified, (num_drafts,), of `num_passes` passes.
         """
         if self._price is None or not survival.size:
             return

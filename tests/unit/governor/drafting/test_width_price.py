@@ -18,7 +18,7 @@ SURVIVAL = np.array([0.9, 0.6, 0.4, 0.8, 0.3, 0.1])
 
 
 def costs(step_s: Callable[[int], float], most: int = 40) -> LoadCosts:
-    """Of one request that may verify so many tokens; passes are free."""
+    """Of one request that may verify `most` tokens; passes are free."""
     plain_s = step_s(0)
     return LoadCosts(1, plain_s, [step_s(number) - plain_s for number in range(most)], [0.0])
 
