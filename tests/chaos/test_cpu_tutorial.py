@@ -60,7 +60,7 @@ def test_the_commands_of_the_tutorial_run(gateway: GatewayProcess, tmp_path: Pat
         ran.append(words[:3])
     assert len(ran) >= 8
     report = json.loads((tmp_path / "run.json").read_text())
-    assert report["summary"]["num_requests"] == 40
+    assert report["summary"]["num_requests"] == 64
     assert re.search("<svg|<html", (tmp_path / "again.html").read_text())
 
 

@@ -50,7 +50,7 @@ def choose_widths(
     Returns the confidences of each request that takes drafts, also where a grammar left none.
     """
     num_passes = confidences.shape[1]
-    widths = dict.fromkeys(request_ids, 0)
+    widths = dict.fromkeys(filter(requests.__contains__, request_ids), 0)
     capped = ledger.capped(request_ids)
     rows = [
         row

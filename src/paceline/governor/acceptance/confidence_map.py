@@ -35,6 +35,10 @@ _MEMORY = 600.0
 _STEP_VERDICTS = 16.0
 _CURVATURE = 0.02
 _LEAST = 1e-5
+_MOST_STEP = 0.2
+_LEAST_SLOPE = 0.05
+"""A surer token is accepted more often. A map that fell would drop all sure tokens, and never get a
+verdict on one again."""
 
 
 def logits_of(probabilities: Floats) -> Floats:
@@ -48,6 +52,10 @@ def sigmoid(logits: Floats) -> Floats:
     """1 / (1 + exp(-x)); the shape stays."""
     values: Floats = 1.0 / (1.0 + np.exp(-logits))
     return values
+
+
+def _bounded(step: float) -> float:
+    return min(max(step, -_MOST_STEP), _MOST_STEP)
 
 
 class _Map:
@@ -71,8 +79,12 @@ class _Map:
         errors = scale * (accepted - chances)
         first, second = float(errors.sum()), float(errors @ logits)
         determinant = self._of_intercept * self._of_slope - self._of_both**2
-        self.intercept += (self._of_slope * first - self._of_both * second) / determinant
-        self.slope += (self._of_intercept * second - self._of_both * first) / determinant
+        intercept_step = (self._of_slope * first - self._of_both * second) / determinant
+        slope_step = (self._of_intercept * second - self._of_both * first) / determinant
+        slope = self.slope + _bounded(slope_step)
+        if slope < _LEAST_SLOPE:  # the best intercept without a change of slope
+            slope, intercept_step = _LEAST_SLOPE, first / self._of_intercept
+        self.intercept, self.slope = self.intercept + _bounded(intercept_step), slope
 
 
 class ConfidenceMaps:

@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -135,13 +136,15 @@ class GoodputPolicy:
             self._test_length = 0
             self._pause.ended()
         else:
+            # A test draft is verified whole, and its confidences are reported.
+            rule = None if self._rule is None else replace(self._rule, least_survival=0.0)
             self._rule = None
             self._price.forget()
             if len(lengths) > 1 and self._pause.is_over(
                 load.num_requests, load.classes, plain_seconds, lengths[1]
             ):
-                self._test_length = lengths[1]
-                return DraftPlan(lengths[1], "off: one test draft", is_exploring=True)
+                self._test_length, self._rule = lengths[1], rule
+                return DraftPlan(lengths[1], "off: one test draft", is_exploring=True, rule=rule)
         return DraftPlan(
             length,
             self._reason(length, load, step_s),

@@ -8,7 +8,8 @@ changes every m steps in the mean, the sum of both per step is least at
 
 A change is likely when twice or half as many requests run as before, or a class of requests joins
 that was not there. Then a test follows at once if it pays within `_HORIZON` steps, and the pause
-begins again at a sixteenth of the above and doubles with every test.
+begins again at a sixteenth of the above and doubles with every test. A load that changes all the
+time has such a test once in a quarter of the pause.
 
 In a batch of one request a test is one verdict, and one per pause would take thousands of steps to
 show that the text is easy now. So tests follow each other while they speak for a change: while the
@@ -33,6 +34,7 @@ _CHANGE_STEPS = 500.0
 _HORIZON = 100.0
 _LEAST_GAIN = 0.1
 _FIRST = 1.0 / 16.0
+_REST = 1.0 / 4.0
 _MAX_IN_A_ROW = 24
 _MOST_VERDICTS = 8.0
 """Of one step, as in `acceptance.hazards`."""
@@ -41,7 +43,8 @@ _CATCH_UP_GAIN = 0.5
 _ACCEPTANCES = (np.arange(20) + 0.5) / 20.0
 _MOST_ACCEPTANCE = 0.975
 _LEAST_COST = 0.01
-_LONGEST = 1e9
+_LONGEST = 1e4
+"""Steps."""
 
 
 def gain_of_knowing(seconds: Sequence[float]) -> tuple[float, float]:
@@ -70,6 +73,7 @@ class UndraftedPause:
         self._fraction = _FIRST
         self._pause = 0.0
         self._steps = 0.0
+        self._since_change = math.inf
         self._evidence = 0.0
         self._break_even = _MOST_ACCEPTANCE
         self._repeats = False
@@ -88,16 +92,21 @@ class UndraftedPause:
         gain, self._break_even = gain_of_knowing(seconds)
         gain = max(gain, self._least_gain)
         cost = max((seconds[test] - seconds[0] + self._catch_up_s) / seconds[0], _LEAST_COST)
-        self._pause = _LONGEST if gain <= 0.0 else math.sqrt(2.0 * cost * _CHANGE_STEPS / gain)
-        self._pause *= self._fraction
         self._steps += 1.0
+        self._since_change += 1.0
+        if gain <= 0.0:
+            self._repeats = False
+            return False
+        longest = min(math.sqrt(2.0 * cost * _CHANGE_STEPS / gain), _LONGEST)
+        self._pause = self._fraction * longest
         if self._repeats:
             self._repeats = False
             self._num_in_a_row += 1
             self._steps -= self._pause
             return True
-        if self._has_changed(num_requests, classes) and gain * _HORIZON > cost:
-            self._fraction = _FIRST
+        has_changed = self._has_changed(num_requests, classes)
+        if has_changed and self._since_change > _REST * longest and gain * _HORIZON > cost:
+            self._fraction, self._since_change = _FIRST, 0.0
         elif self._steps < self._pause:
             return False
         else:
@@ -124,7 +133,7 @@ class UndraftedPause:
 
     def ended(self) -> None:
         """Drafting is worth it again."""
-        self._fraction, self._steps = _FIRST, 0.0
+        self._fraction, self._steps, self._since_change = _FIRST, 0.0, math.inf
         self._evidence, self._repeats = 0.0, False
 
     def _has_changed(self, num_requests: int, classes: Mapping[str, int]) -> bool:

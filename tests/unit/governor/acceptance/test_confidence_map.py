@@ -89,3 +89,19 @@ def test_the_65th_class_and_the_66th_share_a_map() -> None:
     teach(maps, names[65], (-1.0, 0.5), 50)
     assert coefficients(maps, names[64]) == coefficients(maps, names[65]) != FIRST
     assert coefficients(maps, names[63]) == FIRST
+
+
+def test_rejected_sure_tokens_never_make_the_map_fall() -> None:
+    """Else all sure tokens would be dropped, and none would have a verdict again."""
+    maps = ConfidenceMaps()
+    for _ in range(8):
+        maps.learn("greedy", logits_of(np.array([0.999])), np.zeros(1))
+        intercept, slope = coefficients(maps, "greedy")
+        assert slope >= 0.05
+        assert sigmoid(np.array(intercept + slope * math.log(999.0))) > 0.2
+
+
+def test_one_verdict_moves_the_map_by_a_bounded_step() -> None:
+    maps = ConfidenceMaps()
+    maps.learn("greedy", logits_of(np.array([0.999])), np.zeros(1))
+    assert coefficients(maps, "greedy") == pytest.approx(FIRST, abs=0.2)

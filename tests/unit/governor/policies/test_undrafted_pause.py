@@ -98,8 +98,23 @@ def test_twice_as_many_requests_or_half_as_many_have_a_test_draft_at_once() -> N
     pause = UndraftedPause()
     drafted_in(pause, [(8, {})] * 155)
     assert drafted_in(pause, [(15, {})] * 50) == []
-    assert drafted_in(pause, [(16, {})] * 7) == [1, 6]
+    assert drafted_in(pause, [(16, {})] * 20) == [1, 6, 16]
     assert drafted_in(pause, [(8, {})]) == [1]
+
+
+def test_a_load_that_changes_all_the_time_has_a_test_draft_in_a_quarter_of_the_pause() -> None:
+    """77.5 / 4 = 19.4 steps, and two of the growing pause between."""
+    found = drafted_in(UndraftedPause(), [(1, {}), (2, {})] * 500)
+    assert len(found) == pytest.approx(3 * 1000 / 19.4, abs=10)
+
+
+def test_no_test_is_repeated_where_nothing_can_be_gained() -> None:
+    """And the steps at such a load lengthen no pause by more than they are."""
+    pause = UndraftedPause()
+    assert drafted_in(pause, [(4, {})]) == [1]
+    pause.judge(4, 4, 0.3)
+    assert drafted_in(pause, [(5, {})] * 3, (1.0, 2.0)) == []
+    assert drafted_in(pause, [(4, {})] * 3) == [2]
 
 
 def test_a_batch_that_varies_around_a_power_of_two_is_one_load() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from paceline.engine.scheduler.governor_driver import GovernorDriver
+from paceline.engine.scheduler.reported_drafts import choose_widths
 from paceline.engine.worker.draft_orders import ORDER, REPORT, DraftReport
 from paceline.governor.drafting.draft_rule import DraftRule
 from paceline.governor.values import DraftPlan
@@ -222,3 +223,17 @@ def test_widths_that_all_are_0_judge_nobody() -> None:
     draft(driver, scheduler, *ROWS[:2])
     assert policy.samples[-1].judged == ()
     assert policy.samples[-1].requested_draft_length == 0
+
+
+def test_a_request_that_ended_in_the_step_leaves_nothing_in_the_ledger() -> None:
+    """vLLM reports the drafts of all requests of the step, also of those that it ended."""
+    driver, scheduler = start(Chooser([2]), a={}, b={})
+    ledger = driver._ledger
+    ledger.ask(["a", "b"], 2)
+    ledger.forget(["a"])
+    del scheduler.requests["a"]
+    confidences = np.full((2, 2), 0.9)
+    choose_widths(driver._controller, ledger, ["a", "b"], confidences, scheduler.requests)
+    assert ledger.asked(["a", "b"]) == (0, 2)
+    ledger.forget(["b"])
+    assert not ledger.has_asked
