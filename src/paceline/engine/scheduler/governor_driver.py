@@ -16,6 +16,7 @@ from paceline.engine.recording.recorder import Recorder
 from paceline.engine.recording.session import category_of
 from paceline.engine.scheduler.control_channel import ControlServer
 from paceline.engine.scheduler.draft_length_controller import DraftLengthController
+from paceline.engine.scheduler.forbidden_drafts import ForbiddenDrafts
 from paceline.engine.scheduler.observer import StepObserver, VerifiedDraft
 from paceline.engine.scheduler.reported_drafts import ReportedDrafts, is_ordered
 from paceline.engine.scheduler.request_classes import UNREADABLE, RequestClasses, class_of
@@ -44,6 +45,7 @@ class GovernorDriver:
         allowed_lengths: tuple[int, ...] | None = None,
         reports_confidences: bool = False,
         can_end_early: bool = True,
+        draws_drafts: bool = False,
         sampler_fault: str | None,
         hooks: dict[str, str],
         reproducible_seeds: bool = False,
@@ -57,7 +59,7 @@ class GovernorDriver:
 
         `trims_drafts`: the drafter always drafts the maximum, and the surplus is removed here.
         `reports_confidences`: the workers can do so, and with `can_end_early` also end drafts early
-        (`worker.early_stop`).
+        (`worker.early_stop`). `draws_drafts`: the drafter draws the tokens of sampled requests.
         `sampler_fault`: why sampled requests must not be speculated; None when they may.
         `reproducible_seeds`: requests that sample with a seed are not speculated. `recorder`
         records requests and steps while it is on; None refuses to record. `costs` says how the cost
@@ -69,6 +71,7 @@ class GovernorDriver:
         self._drafts = ReportedDrafts(
             controller, self._lengths, self._classes, is_possible=reports_confidences
         )
+        self._forbidden = ForbiddenDrafts(self._lengths, are_drawn=draws_drafts)
         self._observer = StepObserver(
             lengths=self._lengths,
             classes=self._classes,
@@ -295,7 +298,8 @@ class GovernorDriver:
         kept: Mapping[str, int],
     ) -> list[VerifiedDraft]:
         """Count drafts as vLLM's metrics do, but without tokens that adaptive verification left
-        out; return those with a grammar-valid token that was verified."""
+        out; return those with a grammar-valid token that was verified, and those of which the
+        scheduler knew before the step that they have none."""
         if num_invalid:
             verified = [(r, drafted - num_invalid.get(r, 0), n) for r, drafted, n in verified]
         if kept:
@@ -303,7 +307,11 @@ class GovernorDriver:
         _, drafted, accepted = zip(*verified, strict=True)
         self._controller.count_drafts(drafted, accepted)
         if num_invalid or kept:
-            verified = [(r, drafted, min(n, drafted)) for r, drafted, n in verified if drafted > 0]
+            verified = [
+                (r, drafted, min(n, drafted))
+                for r, drafted, n in verified
+                if drafted > 0 or r in self._forbidden
+            ]
         return verified
 
     def after_drafts(self, scheduler: Any, draft_token_ids: Any) -> None:
@@ -334,6 +342,14 @@ class GovernorDriver:
             self._drafts.choose_widths(request_ids, confidences, scheduler.requests)
         except Exception as error:  # noqa: BLE001 - serving continues, with all drafts
             self._controller.note_error("verifying a part of the drafts", error)
+        try:
+            self._forbidden.keep(draft_token_ids, scheduler.requests)
+        except Exception as error:  # noqa: BLE001 - serving continues, as vLLM alone
+            self._controller.note_error("verifying what a grammar forbids", error)
+
+    def hide_forbidden(self, output: Any) -> Any:
+        """Return the step's output as vLLM is to see it when it computes the masks of grammars."""
+        return self._forbidden.hide(output)
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,6 +113,7 @@ def start_governor(scheduler: Any, kernels: Mapping[str, int]) -> GovernorDriver
         cost_table=None if calibration is None else calibration.table,
         reports_confidences=not confidences_misfit,
         can_end_early=can_end_early(vllm_config),
+        draws_drafts=speculative.draft_sample_method == "probabilistic",
         sampler_fault=sampler_fault,
         hooks=hooks,
         kernels=kernels,
