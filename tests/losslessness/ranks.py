@@ -6,6 +6,7 @@ ranks in processes that vLLM starts.
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from losslessness import early_stops
@@ -18,7 +19,11 @@ _executors: list[Any] = []
 
 
 def vary_rules() -> None:
-    """As `early_stops.vary_rules`, and every rank records its rounds."""
+    """As `early_stops.vary_rules`, and every rank records its rounds.
+
+    Ranks are not bound to processors: vLLM would want a NUMA node for each.
+    """
+    os.environ["VLLM_CPU_OMP_THREADS_BIND"] = "nobind"
     from vllm.v1.executor.multiproc_executor import MultiprocExecutor
 
     early_stops.vary_rules()
