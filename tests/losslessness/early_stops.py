@@ -30,6 +30,7 @@ _RULES = [
 ]
 
 _steps: list[dict[str, Any]] = []
+_proposals: list[tuple[bool, int]] = []
 
 
 def take_steps() -> list[dict[str, Any]]:
@@ -81,6 +82,30 @@ def vary_rules() -> None:
     FixedPolicy.choose_widths = choose_widths  # type: ignore[attr-defined]
 
 
+def note_context_limit() -> None:
+    """From now on `take_proposals` has an entry for each step that proposes drafts or none."""
+    from vllm.v1.worker.gpu_model_runner import GPUModelRunner
+
+    runner: Any = GPUModelRunner
+    propose = runner.propose_draft_token_ids
+
+    def propose_draft_token_ids(self: Any, scheduler_output: Any, *given: Any, **named: Any) -> Any:
+        [longest] = [one.max_seq_len for one in given if hasattr(one, "max_seq_len")]
+        drafts = propose(self, scheduler_output, *given, **named)
+        is_at_limit = longest + self.num_spec_tokens > self.effective_drafter_max_model_len
+        _proposals.append((is_at_limit, sum(map(len, drafts))))
+        return drafts
+
+    runner.propose_draft_token_ids = propose_draft_token_ids
+
+
+def take_proposals() -> list[tuple[bool, int]]:
+    """Since the last call, by step: whether a request was so near the context limit that stock vLLM
+    proposes zeros for all, and how many tokens were proposed."""
+    taken, _proposals[:] = list(_proposals), []
+    return taken
+
+
 def fail_in_third_step() -> None:
     """As `vary_rules`, and the third step's confidences cannot be computed."""
     from paceline.engine.worker import early_stop
@@ -114,3 +139,34 @@ def judge_by_drawn_token() -> None:
         self._probs[-1] = probs
 
     _StepPasses.add_pass = add_pass_of_drawn  # type: ignore[method-assign]
+
+
+def draft_evenly(token_ids: Sequence[int]) -> None:
+    """From now on the draft model draws one of these tokens, each with the same probability."""
+    from vllm.v1.spec_decode.llm_base_proposer import SpecDecodeBaseProposer
+
+    proposer: Any = SpecDecodeBaseProposer
+    stock = proposer._sample_draft_tokens
+
+    def sample_draft_tokens(self: Any, *arguments: Any, **named: Any) -> Any:
+        compute_logits = self.model.compute_logits
+
+        def compute_even(*arguments: Any, **named: Any) -> Any:
+            logits = compute_logits(*arguments, **named).fill_(float("-inf"))
+            logits[:, list(token_ids)] = 0.0
+            return logits
+
+        self.model.compute_logits = compute_even
+        try:
+            return stock(self, *arguments, **named)
+        finally:
+            self.model.compute_logits = compute_logits
+
+    proposer._sample_draft_tokens = sample_draft_tokens
+
+
+def drop_forbidden() -> None:
+    """From now on drafts end before the first token that a grammar forbids, as in vLLM alone."""
+    from paceline.engine.scheduler.forbidden_drafts import ForbiddenDrafts
+
+    ForbiddenDrafts.keep = lambda *_: None  # type: ignore[method-assign]

@@ -7,6 +7,8 @@ import json
 import sys
 from typing import Any, TextIO
 
+_METRICS = ("spec_decode", "num_preemptions", "prefix_cache_hits")
+
 
 def serve(answers: TextIO) -> None:
     """Carry out one JSON request per line of stdin until it ends.
@@ -97,5 +99,5 @@ def _metrics(llm: Any) -> dict[str, Any]:
     return {
         metric.name: getattr(metric, "value", getattr(metric, "values", None))
         for metric in llm.get_metrics()
-        if "spec_decode" in metric.name
+        if any(name in metric.name for name in _METRICS)
     }

@@ -128,7 +128,7 @@ class EngineHost:
         return answer["result"]
 
     def metrics(self) -> dict[str, Any]:
-        """vLLM's own speculation counters."""
+        """vLLM's own counters of speculation, preemptions and cached prompt tokens."""
         metrics: dict[str, Any] = self.ask({"op": "metrics"})["metrics"]
         return metrics
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,66 +12,19 @@ from losslessness.early_stops import FIXED_LENGTH
 from losslessness.engine_host import EngineHost
 from losslessness.tiny_models import write_eagle3_head, write_eagle_head, write_mtp_target
 
-from paceline.demo import draft_path, heldout_path, target_path
+from engine.drafting.early_stop_batch import (
+    CAP,
+    STEPS,
+    answers,
+    assert_confidences_belong_to_the_drafts,
+    draft_model,
+    llm,
+    set_length,
+)
 
 pytestmark = pytest.mark.engine
 
-STEPS = "losslessness.early_stops"
-MAX_TOKENS = 40
-REGEX = r"[a-z]{3,8}(, [a-z]{3,8}){3}\."
-CAP = 2
-
-
-def llm(speculative: dict[str, Any] | None) -> dict[str, Any]:
-    """Prompts are computed in chunks beside the answers of other requests."""
-    return {
-        "model": str(target_path()),
-        "dtype": "float32",
-        "max_model_len": 512,
-        "max_num_seqs": 8,
-        "max_num_batched_tokens": 128,
-        "enable_prefix_caching": True,
-        "speculative_config": speculative,
-    }
-
-
-def draft_model(**settings: Any) -> dict[str, Any]:
-    return {
-        "method": "draft_model",
-        "model": str(draft_path()),
-        "num_speculative_tokens": FIXED_LENGTH,
-        **settings,
-    }
-
-
-def requests(host: EngineHost) -> tuple[list[list[int]], list[dict[str, Any]]]:
-    """Predictable text, code, the beginning of an earlier prompt, a grammar and a cap."""
-    held = json.loads(heldout_path().read_text())
-    predictable = [
-        "".join(f"{part['role']}: {part['content']}\n" for part in item["messages"])
-        for item in held
-        if item["task"] in ("rename", "json")
-    ][::40][:5]
-    code = [item["prompt"] for item in held if item["task"] == "code"][:5]
-    prompts = [ids[-300:] for ids in host.tokenize([*predictable, *code])]
-    each: list[dict[str, Any]] = [{} for _ in prompts]
-    prompts += [prompts[0], prompts[5], prompts[6]]
-    each += [
-        {},
-        {"structured_outputs": {"regex": REGEX}, "ignore_eos": False},
-        {"extra_args": {"paceline": {"max_draft_length": CAP}}},
-    ]
-    return prompts, each
-
-
-def answers(host: EngineHost, **sampling: Any) -> list[list[int]]:
-    prompts, each = requests(host)
-    parameters = {"temperature": 0.0, "max_tokens": MAX_TOKENS, "ignore_eos": True, **sampling}
-    return [one["token_ids"] for one in host.generate(prompts, each=each, **parameters)]
-
-
-def set_length(host: EngineHost, length: int) -> None:
-    assert host.control(op="set", draft_length=length)["ok"]
+CACHED = "vllm:prefix_cache_hits"
 
 
 @dataclass(frozen=True)
@@ -87,6 +39,8 @@ class Runs:
     """Draft tokens verified per step, by request."""
     state: dict[str, Any]
     metrics: dict[str, Any]
+    num_cached: float
+    """Prompt tokens that were found in the prefix cache while drafts ended early."""
     log: str
 
 
@@ -102,11 +56,14 @@ def runs() -> Iterator[Runs]:
             set_length(host, length)
             if name == "early":
                 host.call("losslessness.verified_lengths:install")
+                num_cached = host.metrics()[CACHED]
             host.call(f"{STEPS}:take_steps")
             found[name] = answers(host)
             steps[name] = host.call(f"{STEPS}:take_steps")
         verified = host.call("losslessness.verified_lengths:take")
-        yield Runs(expected, found, steps, verified, host.state(), host.metrics(), host.log())
+        metrics = host.metrics()
+        num_cached = metrics[CACHED] - num_cached
+        yield Runs(expected, found, steps, verified, host.state(), metrics, num_cached, host.log())
 
 
 def test_greedy_answers_are_those_without_speculation(runs: Runs) -> None:
@@ -114,6 +71,22 @@ def test_greedy_answers_are_those_without_speculation(runs: Runs) -> None:
     assert runs.found["early"] == runs.expected
     assert runs.state["policy_errors_total"] == 0, runs.log[-3000:]
     assert runs.state["safe_plan_steps_total"] == 0
+
+
+def test_prompts_came_in_chunks_and_from_the_cache_and_a_grammar_cut_drafts(runs: Runs) -> None:
+    """All in the run whose answers the test above compares."""
+    steps = runs.steps["early"]
+    assert runs.num_cached > 1000
+    assert sum(step["num_prefilling"] > 0 for step in steps) > 3
+    cut = [
+        drafted < width
+        for step in steps
+        for name, drafted, width in zip(
+            step["classes"], step["drafted"], step["requested"], strict=False
+        )
+        if name == "greedy bound"
+    ]
+    assert any(cut)
 
 
 def test_fewer_passes_run_and_fewer_tokens_are_verified(runs: Runs) -> None:
@@ -131,13 +104,8 @@ def test_samples_have_what_was_decided(runs: Runs) -> None:
     assert len({step["draft_length"] for step in steps}) > 4
     with_widths = [step for step in steps if len(set(step["requested"])) > 2]
     assert len(with_widths) > 10
-    reported = [step for step in steps if step["confidences"]]
-    assert len(reported) > 0.5 * len(steps)
-    for step in steps:
-        assert len(step["classes"]) == len(step["drafted"])
-        for row, drafted in zip(step["confidences"], step["drafted"], strict=False):
-            assert len(row) == drafted
-            assert all(0.0 < confidence <= 1.0 for confidence in row)
+    assert_confidences_belong_to_the_drafts(steps)
+    assert all(len(step["classes"]) == len(step["drafted"]) for step in steps)
     classes = {name for step in steps for name in step["classes"]}
     assert classes == {"greedy", "greedy bound"}
 

@@ -79,6 +79,11 @@ class _Governed:
             self.pacing.step_scheduled(scheduler_output)
         super()._update_after_schedule(scheduler_output)  # type: ignore[misc]
 
+    def get_grammar_bitmask(self, scheduler_output: Any) -> Any:
+        if self.governor is not None:
+            scheduler_output = self.governor.hide_forbidden(scheduler_output)
+        return super().get_grammar_bitmask(scheduler_output)  # type: ignore[misc]
+
     def make_spec_decoding_stats(
         self,
         spec_decoding_stats: Any,

@@ -21,5 +21,7 @@ class EngineAbilities:
     """The draft model is skipped at length 0 and backfills its KV cache when drafting resumes."""
     reports_confidences: bool = False
     """All workers can report confidences, and end drafts early (`worker.early_stop`)."""
+    draws_drafts: bool = False
+    """The drafter draws the draft tokens of sampled requests, and does not take the likeliest."""
     sampler_fault: str | None = None
     """Why sampled requests must not be speculated; None when they may."""

@@ -16,6 +16,7 @@ from paceline.engine.recording.session import category_of
 from paceline.engine.scheduler.control_channel import ControlServer
 from paceline.engine.scheduler.draft_length_controller import DraftLengthController
 from paceline.engine.scheduler.engine_abilities import EngineAbilities
+from paceline.engine.scheduler.forbidden_drafts import ForbiddenDrafts
 from paceline.engine.scheduler.observer import ScheduledStep, StepObserver, VerifiedDraft
 from paceline.engine.scheduler.reported_drafts import (
     choose_widths,
@@ -55,6 +56,7 @@ class GovernorDriver:
         self._controller = controller
         self._abilities = abilities
         self._ledger = RequestLedger()
+        self._forbidden = ForbiddenDrafts(self._ledger, are_drawn=abilities.draws_drafts)
         self._observer = StepObserver(abilities, self._ledger)
         self._reports_confidences = abilities.reports_confidences  # False after a failure, too
         self._confidences: Mapping[str, Sequence[float]] = {}  # of drafts not yet verified
@@ -247,7 +249,8 @@ class GovernorDriver:
         kept: Mapping[str, int],
     ) -> list[VerifiedDraft]:
         """Count drafts as vLLM's metrics do, but without tokens that adaptive verification left
-        out; return those with a grammar-valid token that was verified."""
+        out; return those with a grammar-valid token that was verified, and those of which the
+        scheduler knew before the step that they have none."""
         if num_invalid:
             verified = [(r, drafted - num_invalid.get(r, 0), n) for r, drafted, n in verified]
         if kept:
@@ -255,7 +258,11 @@ class GovernorDriver:
         _, drafted, accepted = zip(*verified, strict=True)
         self._controller.count_drafts(drafted, accepted)
         if num_invalid or kept:
-            verified = [(r, drafted, min(n, drafted)) for r, drafted, n in verified if drafted > 0]
+            verified = [
+                (r, drafted, min(n, drafted))
+                for r, drafted, n in verified
+                if drafted > 0 or r in self._forbidden
+            ]
         return verified
 
     def after_drafts(self, scheduler: Any, draft_token_ids: Any) -> None:
@@ -286,6 +293,12 @@ class GovernorDriver:
                 self._confidences = choose_widths(
                     self._controller, self._ledger, request_ids, confidences, scheduler.requests
                 )
+        with self._controller.noting_errors("verifying what a grammar forbids"):
+            self._forbidden.keep(draft_token_ids, scheduler.requests)
+
+    def hide_forbidden(self, output: Any) -> Any:
+        """Return the step's output as vLLM is to see it when it computes the masks of grammars."""
+        return self._forbidden.hide(output)
 
 
 def _category_of(request: Any) -> str:

@@ -146,6 +146,7 @@ def _find_abilities(
         always_drafts_maximum=drafter.mode == "trimmed",
         drafter_rests=drafter_rests(vllm_config, scheduler.kv_cache_config),
         reports_confidences=not why_unreported,
+        draws_drafts=vllm_config.speculative_config.draft_sample_method == "probabilistic",
         sampler_fault=sampler_fault,
     )
 

@@ -13,7 +13,7 @@ text is completed by the target's law, so that texts of different lengths can be
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Protocol
 
@@ -60,6 +60,8 @@ class Drafted:
     """The largest probability of the draft's law, of each pass."""
     own: tuple[Floats, ...]
     """The probability of the token that was drawn."""
+    texts: tuple[Text, ...] = ()
+    """The tokens, by request. No lossless decision reads them."""
 
 
 class Keeping(Protocol):
@@ -106,7 +108,7 @@ def _drafts(
     ) -> Iterator[tuple[tuple[Text, ...], float, Sequence[int]]]:
         num_passes = len(drafted.confidences)
         if num_passes and (num_passes == num_tokens or not keeping.wants_more(drafted)):
-            yield texts, weight, keeping.widths(drafted)
+            yield texts, weight, keeping.widths(replace(drafted, texts=texts))
             return
         confidences = [pair.draft[text].max() for pair, text in zip(pairs, texts, strict=True)]
         laws = [pair.proposal(text) for pair, text in zip(pairs, texts, strict=True)]

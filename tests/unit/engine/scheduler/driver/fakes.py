@@ -43,6 +43,7 @@ class Request:
         self.num_stale_output_tokens = 0
         self.status = 2
         self.is_prefill_chunk = False
+        self.structured_output_request: object | None = None
 
     def is_finished(self) -> bool:
         return False
