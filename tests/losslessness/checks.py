@@ -103,15 +103,18 @@ def draw_until_rejected(
     below: float,
     batch: int,
     max_samples: int,
+    min_samples: int = 60,
 ) -> GTest:
     """Draw batches until the p-value is below `below`; returns the last test.
 
-    The false rejection rate of a right sampler is at most `below` times the number of batches.
+    Prefixes with fewer than `min_samples` samples are left out. The false rejection rate of a right
+    sampler is at most `below` times the number of batches.
     """
     outputs: list[list[int]] = []
     while True:
         outputs += draw(engine, prompt, sampling, num_samples=batch)
-        prefixes = list(by_prefix(outputs, first_position=1, min_samples=60))
-        result = compare(outputs, raw_logprobs(engine, prompt, prefixes), sampling)
+        prefixes = list(by_prefix(outputs, first_position=1, min_samples=min_samples))
+        logprobs = raw_logprobs(engine, prompt, prefixes)
+        result = compare(outputs, logprobs, sampling, min_samples=min_samples)
         if result.p_value < below or len(outputs) >= max_samples:
             return result

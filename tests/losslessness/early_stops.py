@@ -6,7 +6,7 @@ step; at `FIXED_LENGTH` it drafts and verifies all tokens, for comparison.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -143,6 +143,25 @@ def judge_by_drawn_token() -> None:
 
 def draft_evenly(token_ids: Sequence[int]) -> None:
     """From now on the draft model draws one of these tokens, each with the same probability."""
+
+    def even(logits: Any) -> Any:
+        logits.fill_(float("-inf"))
+        logits[:, list(token_ids)] = 0.0
+        return logits
+
+    _change_draft_logits(even)
+
+
+def sharpen_drafts(factor: float) -> None:
+    """From now on the draft model's logits are `factor` times as large.
+
+    The tokens that it prefers then have less probability by the target than by the draft model,
+    and the acceptance threshold decides about them.
+    """
+    _change_draft_logits(lambda logits: logits.mul_(factor))
+
+
+def _change_draft_logits(change: Callable[[Any], Any]) -> None:
     from vllm.v1.spec_decode.llm_base_proposer import SpecDecodeBaseProposer
 
     proposer: Any = SpecDecodeBaseProposer
@@ -150,13 +169,7 @@ def draft_evenly(token_ids: Sequence[int]) -> None:
 
     def sample_draft_tokens(self: Any, *arguments: Any, **named: Any) -> Any:
         compute_logits = self.model.compute_logits
-
-        def compute_even(*arguments: Any, **named: Any) -> Any:
-            logits = compute_logits(*arguments, **named).fill_(float("-inf"))
-            logits[:, list(token_ids)] = 0.0
-            return logits
-
-        self.model.compute_logits = compute_even
+        self.model.compute_logits = lambda *given, **more: change(compute_logits(*given, **more))
         try:
             return stock(self, *arguments, **named)
         finally:

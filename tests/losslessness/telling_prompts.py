@@ -46,11 +46,14 @@ def prompt_for(engine: EngineHost) -> list[int]:
     return candidates[nearest]
 
 
-def contested_prompt(engine: EngineHost, sampling: SamplingCase) -> list[int]:
-    """A prompt with a likely first token, and after it a token whose share is near a half.
+def contested_prompt(
+    engine: EngineHost, sampling: SamplingCase, *, share: float = 0.5
+) -> list[int]:
+    """A prompt with a likely first token, and after it a token with about this share.
 
-    The prompt's step yields the first token, which is never drafted; the second is. There a wrong
-    acceptance threshold shifts the output most, and nearly every sample is evidence.
+    The prompt's step yields the first token, which is never drafted; the second is, so that nearly
+    every sample is evidence. Near a half, a token that is dropped for what it is shifts the output
+    most; above, where the draft model is too sure, a wrong acceptance threshold does.
     """
     candidates = _candidates(engine)
     answers = engine.generate(candidates, temperature=0.0, max_tokens=2, logprobs=20)
@@ -59,7 +62,7 @@ def contested_prompt(engine: EngineHost, sampling: SamplingCase) -> list[int]:
         first, second = (
             max(sampling.distribution(logprobs).values()) for logprobs in answer["logprobs"]
         )
-        return first * min(second, 1.0 - second)
+        return first * (0.5 - abs(second - share))
 
     best = max(range(len(candidates)), key=lambda index: evidence(answers[index]))
     return candidates[best]
