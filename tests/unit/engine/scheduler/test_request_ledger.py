@@ -119,7 +119,7 @@ def test_requests_are_counted_by_class() -> None:
     for name, kind in {"a": "greedy", "b": "sampled", "c": "greedy"}.items():
         ledger.add(name, kind, None)
     assert ledger.count_classes("abc") == {"greedy": 2, "sampled": 1}
-    assert ledger.classes_of("ba") == ("sampled", "greedy")
+    assert ledger.classes_of(["b", "a"]) == ("sampled", "greedy")
 
 
 @pytest.mark.parametrize("request_ids", ["ab", ""])
