@@ -51,9 +51,9 @@ MAX_DRAFT_LENGTH = 8
 NUM_WARM_UP_STEPS = 500
 SCHEDULE = [(1, 4096, 4)]
 PARTS = ("policy", "widths", "whole", "machine")
-CONFIDENCES = ("none", "widths", "early")
-"""What the engine does with confidences: it reports none, it verifies a part of the drafts, or it
-also ends drafts early."""
+CONFIDENCES = ("none", "early")
+"""What the engine does with confidences: it reports none, or drafts end early and a part of them is
+verified."""
 CLASSES = ("greedy", "sampled")
 _ENDS = 1 / 64
 """Fraction of the requests that end in each step: answers of 256 tokens at 4 per step."""
@@ -175,7 +175,6 @@ def as_reported(
         load,
         classes={"greedy": num_greedy, "sampled": load.num_requests - num_greedy},
         reports_confidences=confidences != "none",
-        ends_drafts_early=confidences == "early",
     )
     num_judged = len(sample.drafted)
     classes = (CLASSES * (num_judged // 2 + 1))[:num_judged]

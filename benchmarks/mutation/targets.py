@@ -51,7 +51,11 @@ TESTS: dict[str, tuple[str, ...]] = {
         "governor/drafting/test_lossless.py",
     ),
     "governor/policies/fixed.py": ("governor/policies/test_simple_policies.py",),
-    "governor/policies/goodput.py": ("governor/policies/test_goodput.py",),
+    "governor/policies/goodput.py": (
+        "governor/policies/test_goodput_lengths.py",
+        "governor/policies/test_goodput_early_ends.py",
+        "governor/policies/test_goodput_in_simulated_engines.py",
+    ),
     "governor/policies/schedule.py": ("governor/policies/test_simple_policies.py",),
     "gateway/admission/queue.py": (
         "gateway/admission/test_queue.py",

@@ -18,14 +18,14 @@ from paceline.governor.values import DraftPlan, EngineLoad, StepSample
 FIXED_LENGTH = 8
 _MAPS = {"greedy": (1.6, 0.6), "sampled": (0.8, 0.6), "greedy bound": (0.5, 0.6)}
 _RULES = [
-    DraftRule(_MAPS, least_survival, (pass_tokens,) * (FIXED_LENGTH - 1), ends_early=ends_early)
-    for least_survival, pass_tokens, ends_early in (
-        (0.50, 0.2, True),
-        (0.02, 0.0, True),
-        (0.65, 0.1, False),
-        (0.15, 1.0, True),
-        (0.90, 0.3, True),
-        (0.35, 0.5, True),
+    DraftRule(_MAPS, least_survival, (pass_tokens,) * (FIXED_LENGTH - 1))
+    for least_survival, pass_tokens in (
+        (0.50, 0.2),
+        (0.02, 0.0),
+        (0.65, 0.0),
+        (0.15, 1.0),
+        (0.90, 0.3),
+        (0.35, 0.5),
     )
 ]
 

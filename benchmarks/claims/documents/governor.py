@@ -49,7 +49,6 @@ ROWS = (
     ("best single length", ""),
     ("**`goodput`**", "goodput"),
     ("one length for all requests", "goodput:lengths"),
-    ("widths per request, drafts do not end early", "goodput:widths"),
     ("widths, and drafts end early", "goodput:early"),
     ("classes hidden", "goodput:no-classes"),
     ("no table of costs", "goodput:no-table"),

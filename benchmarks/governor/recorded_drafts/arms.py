@@ -8,8 +8,7 @@ something wrong, in any number:
 
     goodput                  all that the machine's engine offers (`Machine.mode`)
     goodput:lengths          one draft length for all requests
-    goodput:widths           also the number of verified drafts of each request
-    goodput:early            also the end of drafting
+    goodput:early            the end of drafting, and the number of verified drafts of each request
     goodput:no-classes       the classes of requests are hidden
     goodput:no-table         no table of costs
     goodput:verify+20        the table has 20 % too much for verifying; also verify-20
@@ -120,7 +119,6 @@ class PolicyVariant:
             machine,
             _MEASURED_SIZES,
             _MEASURED_LENGTHS,
-            ends_early=self.mode == "early",
             verify_error=self.verify_error,
             draft_error=self.draft_error,
             cell_noise=self.cell_noise,

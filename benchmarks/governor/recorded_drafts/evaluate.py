@@ -85,9 +85,7 @@ def main() -> None:
     environment = asdict(describe_environment(sys.argv))
     today = time.strftime("%Y-%m-%d", time.gmtime())
     recordings = read_recordings()
-    machines = [
-        build_machine(name, gpu_pass_sync_s=1e-6 * arguments.sync_us) for name in arguments.machine
-    ]
+    machines = [build_machine(name) for name in arguments.machine]
     if arguments.costs is not None:
         machines = [measured_machine(arguments.costs)]
     files = {
@@ -112,7 +110,6 @@ def main() -> None:
             "machine": machine.name,
             "costs": dict_of(machine.cost.table) if isinstance(machine.cost, TableCost) else None,
             "trace": arguments.trace,
-            "gpu_pass_sync_us": arguments.sync_us,
             "seeds": arguments.seeds,
             "scores": {arm: asdict(score) for arm, score in scores.items()},
             "runs": [asdict(run) for run in runs],
@@ -143,14 +140,7 @@ def _parse() -> argparse.Namespace:
         default=list(DEFAULT_ARMS),
         metavar="ARM",
         help="beside the oracle's fixed lengths: K=0 to K=8, sglang-ema, clairvoyant, or a "
-        "policy's name, with words as in goodput:widths:draft+20 (arms.py)",
-    )
-    add(
-        "--sync-us",
-        type=float,
-        default=0.0,
-        metavar="US",
-        help="microseconds that a GPU waits for the host after each pass that may be the last",
+        "policy's name, with words as in goodput:lengths:draft+20 (arms.py)",
     )
     add("--results", type=Path, default=Path("benchmarks/results"), metavar="FOLDER")
     add_allow_dirty(parser)

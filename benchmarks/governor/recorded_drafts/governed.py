@@ -48,7 +48,6 @@ class GovernedArm:
                 num_waiting=0,
                 max_draft_length=MAX_DRAFT_TOKENS,
                 reports_confidences=self._mode != "lengths",
-                ends_drafts_early=self._mode == "early",
                 classes=Counter(batch.classes) if self._shows_classes else {},
             )
         )
@@ -56,18 +55,16 @@ class GovernedArm:
         widths = np.full(batch.num_requests, num_passes)
         if self._mode == "lengths" or not num_passes:
             return Drafts(num_passes, widths)
-        num_syncs = 0
         confidences, classes = sigmoid(batch.top_logits), self._classes(batch)
         if plan.rule is not None:
             num_passes = _run_passes(plan.rule, classes, confidences, num_passes)
-            num_syncs = num_passes if plan.rule.ends_early else 0
             assert isinstance(self._policy, ChoosesWidths)
             limits = [num_passes] * batch.num_requests
             widths = np.array(
                 self._policy.choose_widths(confidences[:, :num_passes], classes, limits)
             )
         self._confidences = confidences
-        return Drafts(num_passes, widths, num_syncs)
+        return Drafts(num_passes, widths)
 
     def learn(self, batch: Batch, drafts: Drafts, result: StepResult) -> None:
         length = drafts.draft_length

@@ -73,10 +73,10 @@ class TableCost:
         )
 
 
-DraftingMode = Literal["lengths", "widths", "early"]
-"""What a policy chooses: one length for all requests, also how many drafts of each request are
-verified, or also when drafting ends."""
-DRAFTING_MODES: tuple[DraftingMode, ...] = ("lengths", "widths", "early")
+DraftingMode = Literal["lengths", "early"]
+"""What a policy chooses: one length for all requests, or when drafting ends and how many drafts of
+each request are verified."""
+DRAFTING_MODES: tuple[DraftingMode, ...] = ("lengths", "early")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +94,6 @@ class Machine:
     it runs once, to keep its KV cache current."""
     mode: DraftingMode
     """What the engine lets a policy choose, where an arm does not say otherwise."""
-    pass_sync_s: float = 0.0
-    """Seconds that each pass of the draft model takes longer where drafting may end after it: the
-    host waits for the confidences before it launches the next pass."""
 
     def step_s(
         self,
@@ -105,11 +102,10 @@ class Machine:
         draft_length: int,
         *,
         catch_up_tokens: int = 0,
-        num_syncs: int = 0,
     ) -> float:
         """Seconds of a step that verifies `verified_tokens` draft tokens in all and drafts
-        `draft_length` for each request. `num_syncs` passes are waited for."""
-        return self.pass_sync_s * num_syncs + self.cost.step_s(
+        `draft_length` for each request."""
+        return self.cost.step_s(
             StepShape(
                 num_requests=num_requests,
                 verified_draft_tokens=verified_tokens,
@@ -125,8 +121,8 @@ MACHINES = ("cpu-twin", "bundled-pair", "7b-h200", "72b-tp8-h100")
 _BUNDLED = Path(__file__).with_name("bundled-pair.json")
 
 
-def build_machine(name: str, *, gpu_pass_sync_s: float = 0.0) -> Machine:
-    """The machine called `name`, one of `MACHINES`; `gpu_pass_sync_s` applies to GPUs."""
+def build_machine(name: str) -> Machine:
+    """The machine called `name`, one of `MACHINES`."""
     if name == "cpu-twin":
         loads = (1, 4, 16, 32)
         return Machine(name, TwinCost(), loads, context_tokens=250, rests=True, mode="early")
@@ -137,15 +133,8 @@ def build_machine(name: str, *, gpu_pass_sync_s: float = 0.0) -> Machine:
     cost = load_profile(name).machine.cost
     assert isinstance(cost, RooflineCost)
     without_graphs = replace(cost, graphs=NO_GRAPHS)
-    return Machine(
-        name,
-        without_graphs,
-        (1, 8, 64, 192),
-        context_tokens=600,
-        rests=False,
-        mode="widths",
-        pass_sync_s=gpu_pass_sync_s,
-    )
+    loads = (1, 8, 64, 192)
+    return Machine(name, without_graphs, loads, context_tokens=600, rests=False, mode="lengths")
 
 
 def measured_machine(file: Path) -> Machine:
@@ -162,7 +151,6 @@ def cost_table(
     sizes: Sequence[int],
     lengths: Sequence[int],
     *,
-    ends_early: bool = False,
     verify_error: float = 0.0,
     draft_error: float = 0.0,
     cell_noise: float = 0.0,
@@ -170,9 +158,9 @@ def cost_table(
 ) -> CostTable:
     """The table that a calibration of this machine would measure, with the errors asked for.
 
-    `ends_early` is whether its passes are waited for. `verify_error` is a fraction of what
-    verifying adds to a step without drafts, `draft_error` one of what drafting adds; 0.2 is 20 %
-    too much. `cell_noise` is the sigma of an independent log-normal factor on every entry.
+    `verify_error` is a fraction of what verifying adds to a step without drafts, `draft_error` one
+    of what drafting adds; 0.2 is 20 % too much. `cell_noise` is the sigma of an independent
+    log-normal factor on every entry.
     """
     random = np.random.default_rng([seed, 1])
 
@@ -183,10 +171,7 @@ def cost_table(
     for size in sizes:
         plain_s = machine.step_s(size, 0, 0)
         verified_s = [machine.step_s(size, size * length, 0) for length in lengths]
-        drafted_s = [
-            machine.step_s(size, size * length, length, num_syncs=length if ends_early else 0)
-            for length in lengths
-        ]
+        drafted_s = [machine.step_s(size, size * length, length) for length in lengths]
         verify.append(
             tuple(noisy(plain_s + (1.0 + verify_error) * (s - plain_s)) for s in verified_s)
         )

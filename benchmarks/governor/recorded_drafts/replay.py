@@ -86,8 +86,6 @@ class Drafts:
     """Passes of the draft model, for all requests."""
     widths: Ints
     """Draft tokens verified of each request, at most `draft_length`; (num_requests,)."""
-    num_syncs: int = 0
-    """Passes whose confidences were waited for (`Machine.pass_sync_s`)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -179,7 +177,6 @@ class Replay:
             int(drafts.widths.sum()),
             drafts.draft_length,
             catch_up_tokens=caught_up_tokens,
-            num_syncs=drafts.num_syncs,
         )
         result = StepResult(accepted, emitted, emitted == left, seconds, caught_up_tokens)
         self._arm.learn(batch, drafts, result)

@@ -136,10 +136,8 @@ class EngineLoad:
     num_undrafted: int = 0
     """Requests that yield a token and take no drafts, because their cap is 0."""
     reports_confidences: bool = False
-    """Whether the engine reports confidences before it verifies, and lets the policy choose how
-    many drafts of each request are verified (`ChoosesWidths`)."""
-    ends_drafts_early: bool = False
-    """Whether it also ends drafting before the planned length by `DraftPlan.rule`."""
+    """Whether the engine reports confidences before it verifies, ends drafting by `DraftPlan.rule`,
+    and lets the policy choose how many drafts of each request are verified (`ChoosesWidths`)."""
     classes: Mapping[str, int] = field(default_factory=dict)
     """Number of requests that take drafts by class (see `StepSample.classes`); empty where the
     engine does not report them."""

@@ -19,7 +19,7 @@ from paceline.governor.drafting.draft_rule import DraftRule
 pytestmark = pytest.mark.engine
 
 # The first token is sure and worth another pass, which is worth a third one only to a sure token.
-RULE = DraftRule({"greedy": (0.0, 1.0)}, 0.2, (0.5, 0.5, 0.5), ends_early=True)
+RULE = DraftRule({"greedy": (0.0, 1.0)}, 0.2, (0.5, 0.5, 0.5))
 SURE = torch.tensor([[50.0, 0.0, 0.0]])
 UNSURE = torch.tensor([[0.0, 0.0, 0.0]])
 TOKEN = torch.tensor([0])

@@ -91,7 +91,7 @@ def test_values_do_not_change_and_take_no_other_fields(value: Any) -> None:
 
 def test_what_is_not_said_is_absent() -> None:
     """An engine or a policy without these abilities need not mention them."""
-    assert (LOAD.reports_confidences, LOAD.ends_drafts_early, LOAD.classes) == (False, False, {})
+    assert (LOAD.reports_confidences, LOAD.classes) == (False, {})
     assert (LOAD.num_prefilling, SAMPLE.num_prefilling, SAMPLE.num_ended) == (0, 0, 0)
     plan = DraftPlan(0, "planted")
     assert (plan.is_exploring, plan.expected_tokens_per_s, plan.rule) == (False, None, None)

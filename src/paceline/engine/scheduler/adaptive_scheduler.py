@@ -43,6 +43,7 @@ class AdaptiveScheduler:
 class _Governed:
     """The overrides of both schedulers; without `governor` and `pacing` they only call vLLM's."""
 
+    requests: dict[str, Any]  # vLLM's
     governor: GovernorDriver | None = None
     pacing: SchedulerPacing | None = None
 
@@ -62,7 +63,7 @@ class _Governed:
 
     def add_request(self, request: Any) -> None:
         if self.governor is not None:
-            self.governor.add_request(request)
+            self.governor.add_request(request, is_new=request.request_id not in self.requests)
         super().add_request(request)  # type: ignore[misc]
 
     def schedule(self, *args: Any, **kwargs: Any) -> Any:

@@ -102,14 +102,17 @@ class GovernorDriver:
             raise ValueError("this engine does not record")
         return self._recorder.command(command)
 
-    def add_request(self, request: Any) -> None:
-        """Note the cap and the class of a new request."""
+    def add_request(self, request: Any, *, is_new: bool = True) -> None:
+        """Note the cap and the class of a new request; of more input for one that runs, the cap."""
         cap: int | None = 0
         class_name = UNREADABLE
         parameters = request.sampling_params
         with self._controller.noting_errors("reading a request's parameters"):
             cap = cap_of(parameters, reproducible_seeds=self._reproducible_seeds)
             class_name = class_of(parameters)
+        if not is_new:
+            self._ledger.limit(request.request_id, cap)
+            return
         self._ledger.add(request.request_id, class_name, cap)
         self._record(lambda recorder: recorder.request_added(request, cap))
 
@@ -280,9 +283,13 @@ class GovernorDriver:
             self._reports_confidences = False
             with self._controller.noting_errors("ending drafts early"):
                 raise RuntimeError(report.failure)
+        num_passes = None if confidences is None else confidences.shape[1]
+        has_any = any(drafts)
+        if self._abilities.drafter_rests and not has_any:
+            num_passes = 0  # the draft model still catches up
         if self._finish_step is not None:
-            self._finish_step(num_passes=None if confidences is None else confidences.shape[1])
-        self._observer.note_drafts(request_ids, has_any=any(drafts))
+            self._finish_step(num_passes=num_passes)
+        self._observer.note_drafts(request_ids, has_any=has_any)
         asked = self._ledger.asked(request_ids)
         if max(map(len, drafts), default=0) > min(asked, default=0):
             for request_id, length in zip(request_ids, asked, strict=True):

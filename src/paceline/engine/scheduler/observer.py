@@ -37,6 +37,8 @@ class ScheduledStep:
 
     num_scheduled: Mapping[str, int]
     """Tokens of each request."""
+    decoding: Collection[str]
+    """The requests that yield a token."""
     load: EngineLoad
     num_draft_tokens: int
     draft_length: int
@@ -57,10 +59,11 @@ class StepObserver:
         self._clock: StepClock[ScheduledStep] = StepClock()
         self.begin = self._clock.begin
         """vLLM is about to schedule a step."""
-        self._behind: set[str] = set()
+        self._without_drafts: set[str] = set()
         """Requests for which a resting drafter made no drafts in their last step: the length was 0,
         or it was still backfilling its KV cache."""
-        self._num_draft_tokens = 0  # of the step measured last
+        self._num_draft_tokens = 0  # of the step measured last, as is the next
+        self._decoding: Collection[str] = ()
         self._gone: frozenset[str] = frozenset()  # of the step that finished last
 
     def measure_load(
@@ -80,6 +83,7 @@ class StepObserver:
             prefilling = _prefilling(scheduled, computed, num_scheduled)
             if prefilling:
                 decoding = num_scheduled.keys() - prefilling
+        self._decoding = decoding
         drafting, caps = decoding, self._ledger.capped(decoding)
         if 0 in caps.values():
             drafting = {name for name in decoding if caps.get(name) != 0}
@@ -94,36 +98,37 @@ class StepObserver:
             num_prefilling=len(num_scheduled) - len(decoding),
             num_undrafted=len(decoding) - len(drafting),
             reports_confidences=reports_confidences,
-            ends_drafts_early=reports_confidences,
             classes=self._ledger.count_classes(drafting),
         )
 
     def step_scheduled(self, output: Any, load: EngineLoad, draft_length: int) -> None:
         """Note a step that is sent to the worker and proposes `draft_length` tokens."""
         num_scheduled = output.num_scheduled_tokens
-        catches_up = draft_length > 0 and not num_scheduled.keys().isdisjoint(self._behind)
-        step = ScheduledStep(num_scheduled, load, self._num_draft_tokens, draft_length, catches_up)
+        catches_up = draft_length > 0 and not num_scheduled.keys().isdisjoint(self._without_drafts)
+        step = ScheduledStep(
+            num_scheduled, self._decoding, load, self._num_draft_tokens, draft_length, catches_up
+        )
         self._clock.scheduled(output, step)
         if self._abilities.drafter_rests and draft_length == 0:
-            self._behind.update(num_scheduled)
-        elif self._behind:
-            self._behind.difference_update(num_scheduled)
+            self._without_drafts.update(num_scheduled)
+        elif self._without_drafts:
+            self._without_drafts.difference_update(num_scheduled)
 
     def note_drafts(self, request_ids: Sequence[str], *, has_any: bool) -> None:
         """Note whether the worker proposed anything for the requests of one step, before a grammar
         removed any of it.
 
         A draft model that rests proposes tokens for every request, unless it is still backfilling
-        its KV cache: then nothing was asked of them.
+        its KV cache, or one of them is near the context limit: then nothing was asked of them.
         """
         if self._abilities.drafter_rests and not has_any:
-            self._behind.update(request_ids)
+            self._without_drafts.update(request_ids)
             self._ledger.ask(request_ids, 0)
 
     def step_finished(self, output: Any, scheduler: Any) -> FinishedStep[ScheduledStep] | None:
         """Return the step whose results vLLM has processed, timed; None for an unknown one."""
-        if self._behind:
-            self._behind &= scheduler.requests.keys()
+        if self._without_drafts:
+            self._without_drafts &= scheduler.requests.keys()
         return self._clock.finished(output, scheduler)
 
     def make_sample(
@@ -177,7 +182,9 @@ class StepObserver:
     def settle(self, step: ScheduledStep, requests: Mapping[str, Any]) -> None:
         """Note what a finished step drafted, after its sample and before `note_drafts`; forget the
         requests that are gone."""
-        self._ledger.ask(step.num_scheduled, step.draft_length)
+        self._ledger.ask(step.decoding, step.draft_length)
+        if len(step.decoding) < len(step.num_scheduled):
+            self._ledger.ask(step.num_scheduled.keys() - step.decoding, 0)
         self._ledger.forget(self._gone)
         self._ledger.forget_aborted(requests)
 

@@ -1,10 +1,9 @@
 """What is known of each request of one scheduler between its steps.
 
-A request brings its cap and its class. It was last asked for as many draft tokens as the last step
-in which it was scheduled drafts: the tokens of the plan, limited by its cap, and by its width where
-the policy chose one after the step had drafted (`reported_drafts`). With one batch at a time that
-is the step before. With several batches in flight (pipeline parallelism), and for a request that
-had to wait for a step, it is an older one.
+A request brings its cap and its class. Its last step asked it for a number of draft tokens: those
+of the plan, limited by its cap, and by its width where the policy chose one after the step had
+drafted (`reported_drafts`). With one batch at a time that is the step before. With several batches
+in flight (pipeline parallelism), and for a request that had to wait, it is an older one.
 """
 
 from __future__ import annotations
@@ -31,8 +30,12 @@ class RequestLedger:
         """A request arrives; `cap` limits its drafts, None does not."""
         self.forget([request_id])
         self._classes[request_id] = class_name
+        self.limit(request_id, cap)
+
+    def limit(self, request_id: str, cap: int | None) -> None:
+        """Also `cap` limits the drafts of this request."""
         if cap is not None:
-            self._caps[request_id] = cap
+            self._caps[request_id] = min(cap, self._caps.get(request_id, cap))
 
     def forget(self, request_ids: Iterable[str]) -> None:
         """A step ended these requests."""

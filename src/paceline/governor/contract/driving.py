@@ -101,8 +101,6 @@ def _check_length(plan: DraftPlan, load: EngineLoad, when: str) -> None:
 def _check_rule(rule: DraftRule, policy: Policy, load: EngineLoad, when: str) -> None:
     if not load.reports_confidences:
         raise Broken(f"the plan has a rule, and the engine reports no confidences, {when}")
-    if rule.ends_early and not load.ends_drafts_early:
-        raise Broken(f"the rule ends drafts early, which the engine cannot, {when}")
     if not isinstance(policy, ChoosesWidths):
         raise Broken(f"the plan has a rule, and the policy has no choose_widths, {when}")
     coefficients = [number for pair in rule.maps.values() for number in pair]

@@ -179,8 +179,7 @@ def _uses_only_what_the_engine_has(make_policy: MakePolicy, ceiling: int) -> Non
     policy = build(make_policy)
     for number, sample in enumerate(varied_samples(400, ceiling)):
         observe(policy, sample, "with ordinary samples")
-        has, ends = number % 3 > 0, number % 3 == 2
-        load = rich_load(ceiling, reports_confidences=has, ends_drafts_early=ends)
+        load = rich_load(ceiling, reports_confidences=number % 3 > 0)
         plan(policy, load, "in an engine whose abilities come and go")
 
 

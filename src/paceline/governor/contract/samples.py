@@ -49,7 +49,6 @@ def rich_load(max_draft_length: int, **changes: Any) -> EngineLoad:
     num_requests = changes.get("num_requests", 4)
     fields: dict[str, Any] = {
         "reports_confidences": True,
-        "ends_drafts_early": True,
         "classes": {"greedy": num_requests - num_requests // 2, "sampled": num_requests // 2},
     }
     return ordinary_load(max_draft_length, **(fields | changes))

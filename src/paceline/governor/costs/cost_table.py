@@ -26,11 +26,6 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-Floats = npt.NDArray[np.floating]
-
 LEAST_STEP_S = 1e-7
 """Lower bound of a step's duration, so that a rate can be computed from it."""
 
@@ -163,15 +158,6 @@ class LoadCosts:
         """Seconds of a step that verifies `verified_tokens` in all and drafts in `num_passes`."""
         added_s = at(self.verify_s, verified_tokens / self.num_requests)
         return max(self.plain_s + added_s + at(self.draft_s, num_passes), LEAST_STEP_S)
-
-    def steps_s(self, verified_tokens: npt.NDArray[np.integer], num_passes: int) -> Floats:
-        """Likewise of several steps, (num_steps,)."""
-        row, widths = self.verify_s, verified_tokens / self.num_requests
-        last = len(row) - 1
-        slope = max(row[last] - row[last - 1], 0.0)
-        added_s = np.interp(widths, range(last + 1), row) + slope * np.maximum(widths - last, 0.0)
-        seconds: Floats = self.plain_s + at(self.draft_s, num_passes) + added_s
-        return np.maximum(seconds, LEAST_STEP_S)
 
     @property
     def first_verified_s(self) -> float:

@@ -23,8 +23,6 @@ class DraftRule:
     pass_tokens: tuple[float, ...]
     """Tokens that are worth the time of the second, third, … pass of the draft model, shape
     (max_draft_length - 1,)."""
-    ends_early: bool
-    """Whether drafting may end before the planned length."""
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.least_survival < math.inf:

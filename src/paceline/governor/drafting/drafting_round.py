@@ -51,7 +51,7 @@ def widths_of(rule: DraftRule, survival: Floats) -> Ints:
 class DraftingRound:
     """Ends the passes of one step. Not reusable.
 
-    >>> rule = DraftRule({"greedy": (0.0, 1.0)}, 0.2, (0.5, 0.5, 0.5), ends_early=True)
+    >>> rule = DraftRule({"greedy": (0.0, 1.0)}, 0.2, (0.5, 0.5, 0.5))
     >>> drafting = DraftingRound(rule, ["greedy", "greedy"])
     >>> drafting.add_pass(np.array([0.9, 0.1]))  # the first is sure, which is worth another pass
     >>> drafting.wants_more()
@@ -79,10 +79,9 @@ class DraftingRound:
         self._num_passes += 1
 
     def wants_more(self) -> bool:
-        """Whether another pass is worth its time; always True before the first, and where drafting
-        may not end early."""
+        """Whether another pass is worth its time; always True before the first."""
         rule, num_passes = self._rule, self._num_passes
-        if not rule.ends_early or not num_passes:
+        if not num_passes:
             return True
         survival, logits = self._survival, self._logits
         gain = price = 0.0

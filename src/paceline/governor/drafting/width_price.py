@@ -12,9 +12,10 @@ the price of one step applies in the next one.
 
     log(price) += gain * (log(price of this step) - log(price))
 
-If all tokens are in the best set, the price is what one more would cost, and no more than the
-survival of the last one. Where the number of requests has changed by half since the step before,
-the price begins anew, with what a token of average width costs.
+If all tokens are in the best set, or none, the price is what one more would cost: no more than the
+survival of the last one, or no less than that of the first. Where the number of requests has
+changed by half since the step before, the price begins anew, with what a token of average width
+costs.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from paceline.governor.acceptance.confidence_map import Floats
-from paceline.governor.costs.cost_table import LoadCosts
+from paceline.governor.acceptance.confidence_map import Floats, Ints
+from paceline.governor.costs.cost_table import LEAST_STEP_S, LoadCosts, at
 from paceline.governor.drafting.draft_rule import DraftRule
 
 # All chosen empirically on recorded drafts.
@@ -54,7 +55,6 @@ class WidthPrice:
         draft_s: Sequence[float],
         first_rate: float,
         first_price_s: float,
-        ends_early: bool,
     ) -> DraftRule:
         """The rule of the next step.
 
@@ -72,7 +72,6 @@ class WidthPrice:
             pass_tokens=tuple(
                 self.rate * (longer - shorter) for shorter, longer in pairwise(draft_s[1:])
             ),
-            ends_early=ends_early,
         )
 
     def forget(self) -> None:
@@ -91,19 +90,28 @@ class WidthPrice:
         falling = np.sort(survival)[::-1]
         yields = num_decoding + np.concatenate(([0.0], np.cumsum(falling)))
         numbers = np.linspace(0, len(falling), min(len(falling), _MAX_COMPARED) + 1).astype(int)
-        rates = yields[numbers] / costs.steps_s(numbers, num_passes)
+        rates = yields[numbers] / _steps_s(costs, numbers, num_passes)
         best = int(rates.argmax())
         number = int(numbers[best])
-        if number == len(falling):
+        if 0 < number < len(falling):
+            price = float(falling[number - 1] + falling[number]) / 2.0
+        else:
             more = max(number // 4, 1)
             further_s = costs.step_s(number + more, num_passes) - costs.step_s(number, num_passes)
             price = float(rates[best]) * further_s / more
-            price = min(float(falling[-1]), price)
-        elif number == 0:
-            price = 1.0
-        else:
-            price = float(falling[number - 1] + falling[number]) / 2.0
+            least, most = (0.0, falling[-1]) if number else (falling[0], 1.0)
+            price = min(max(price, float(least)), float(most))
         logs = (math.log(max(value, _LEAST_PRICE)) for value in (self._price, price))
         before, now = logs
         self._price = math.exp(before + _GAIN * (now - before))
         self.rate += _GAIN * (float(rates[best]) - self.rate)
+
+
+def _steps_s(costs: LoadCosts, numbers: Ints, num_passes: int) -> Floats:
+    """`LoadCosts.step_s` of each of these numbers of verified tokens, (num_numbers,)."""
+    row, widths = costs.verify_s, numbers / costs.num_requests
+    last = len(row) - 1
+    slope = max(row[last] - row[last - 1], 0.0)
+    added_s = np.interp(widths, range(last + 1), row) + slope * np.maximum(widths - last, 0.0)
+    seconds: Floats = costs.plain_s + at(costs.draft_s, num_passes) + added_s
+    return np.maximum(seconds, LEAST_STEP_S)

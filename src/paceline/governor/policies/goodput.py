@@ -5,13 +5,12 @@ at the start of the engine. The best one is taken, without hysteresis: on record
 that delayed a change, or drafted in order to measure a cost, lost more than it gained
 (docs/experiments/governor.md).
 
-Where the engine reports how sure the draft model is, requests get different numbers of verified
-tokens: a token is verified while its chance is worth its price (`drafting`). Where drafting may
-also end early, a step may draft up to the ceiling, and stops when no further pass is worth its
-time.
+Where the engine reports how sure the draft model is, a step may draft up to the ceiling, and stops
+when no further pass is worth its time. Requests get different numbers of verified tokens: a token
+is verified while its chance is worth its price (`drafting`).
 
-At length 0 nothing is learned about acceptance. So now and then a step has a test draft of one
-token, the more often the less it costs and the more could be gained (`undrafted_pause`).
+At length 0 nothing is learned about acceptance. So now and then a step has a test draft of the
+shortest length, the more often the less it costs and the more could be gained (`undrafted_pause`).
 
 With an objective for the time between two chunks of an answer, lengths whose step would take longer
 are left out: goodput under a constraint.
@@ -126,9 +125,7 @@ class GoodputPolicy:
         rate, step_s = forecast.tokens[length] / forecast.seconds[length], forecast.seconds[length]
         if self.chooses_widths and load.reports_confidences and len(lengths) > 1:
             self._rule = self._rule_for(load, costs, forecast, max(length, lengths[1]))
-            if load.ends_drafts_early and (
-                length or self._is_worth_starting(load, costs, self._rule, lengths[-1])
-            ):
+            if length or self._is_worth_starting(load, costs, self._rule, lengths[-1]):
                 rate, step_s = self._price.rate, forecast.seconds[max(length, lengths[1])]
                 length = lengths[-1]
         self._length = length
@@ -163,9 +160,7 @@ class GoodputPolicy:
         rows = ClassRows(classes)
         survival = survival_of(rule, rows, confidences)
         widths = widths_of(rule, survival)
-        # Where drafting does not end early, its length is chosen for what will be verified of it.
-        dropped_from = widths if rule.ends_early else np.where(widths == 0, 0, num_passes)
-        self._acceptance.learn_dropped(rows, survival, dropped_from)
+        self._acceptance.learn_dropped(rows, survival, widths)
         is_possible = np.arange(num_passes) < np.array(limits)[:, None]
         self._price.settle(load.num_decoding, survival[is_possible], costs, num_passes)
         chosen: list[int] = widths.tolist()
@@ -187,7 +182,6 @@ class GoodputPolicy:
             draft_s=[at(costs.draft_s, length) for length in range(load.max_draft_length + 1)],
             first_rate=forecast.tokens[length] / forecast.seconds[length],
             first_price_s=last_third_s / (num_tokens / 3.0),
-            ends_early=load.ends_drafts_early,
         )
 
     def _is_worth_starting(
@@ -231,7 +225,7 @@ class GoodputPolicy:
     def _reason(self, length: int, load: EngineLoad, step_s: float) -> str:
         survival = self._acceptance.survival(load.classes)
         shown = ", ".join(f"{s:.2f}" for s in survival[: min(max(length, 1), _SHOWN_POSITIONS)])
-        up_to = "up to " if self._rule is not None and self._rule.ends_early else ""
+        up_to = "" if self._rule is None else "up to "
         chosen = f"{up_to}{length} of {load.max_draft_length}: acceptance {shown}"
         if not self._cost.has_unit:
             return chosen

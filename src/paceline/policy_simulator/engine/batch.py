@@ -43,7 +43,7 @@ class RequestBatch:
         self.drafts = np.zeros(num_slots, dtype=np.int64)
         """Draft tokens waiting to be verified."""
         self.planned = np.full(num_slots, -1, dtype=np.int64)
-        """Draft length of the request's last step; -1 before the first."""
+        """Draft tokens that its last step asked for; -1 before the first, and while it prefills."""
         self.in_flight = np.zeros(num_slots, dtype=np.int64)
         """Scheduled steps of the request whose results are pending."""
         self.missed = np.zeros(num_slots, dtype=np.int64)

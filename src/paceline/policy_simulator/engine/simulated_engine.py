@@ -180,7 +180,7 @@ class SimulatedEngine:
             catch_up_tokens=catch_up_tokens,
             is_behind=is_behind,
         )
-        batch.planned[slots] = 0 if is_behind else length
+        batch.planned[slots] = np.where(emits, length, -1) if length and not is_behind else 0
         return step
 
     def _split(self, slots: Ints, tokens: Ints) -> tuple[Ints, Ints]:

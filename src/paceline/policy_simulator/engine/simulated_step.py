@@ -27,7 +27,7 @@ class SimulatedStep:
     load: EngineLoad
     requested: Ints
     """Draft tokens requested of each by the step that drafted, 0 where the draft model had not
-    caught up; -1 for a request that joins."""
+    caught up; -1 for a request that joins, or that prefilled in it."""
     draft_length: int
     catch_up_tokens: int
     is_behind: bool

@@ -226,7 +226,7 @@ def test_a_rule_that_is_none_is_an_error(rule: Any) -> None:
 
 
 def test_a_plan_keeps_its_rule() -> None:
-    rule = DraftRule({}, 0.5, (), ends_early=False)
+    rule = DraftRule({}, 0.5, ())
     controller = DraftLengthController(
         PluginSettings(policy="fixed"),
         EngineAbilities(8, "draft_model"),

@@ -80,6 +80,18 @@ def test_a_single_token_that_was_requested_and_not_drafted_is_judged() -> None:
     assert (sample.judged, sample.drafted, sample.accepted) == (("a", "b"), (1, 0), (1, 0))
 
 
+def test_nothing_is_asked_of_a_request_that_prefills() -> None:
+    """b's prompt ends in the second step, which asks for drafts of it too."""
+    loop = Loop(a=Request(), b=Request(0))
+    step(loop, Output({"a": 1, "b": 8}), 3)
+    assert loop.ledger.asked("ab") == (3, 0)
+    step(loop, Output({"a": 1, "b": 12}), 2)
+    assert loop.ledger.asked("ab") == (2, 0)
+    loop.requests["b"] = Request(8)
+    step(loop, Output({"a": 1, "b": 12}), 2)
+    assert loop.ledger.asked("ab") == (2, 2)
+
+
 def test_a_rest_that_ends_with_single_drafts_is_caught_up() -> None:
     """At length 1 the drafter backfills for two steps, and nothing is judged meanwhile."""
     loop = Loop(drafter_rests=True, a=Request())

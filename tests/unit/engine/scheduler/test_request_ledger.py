@@ -114,6 +114,15 @@ def test_a_request_with_the_id_of_an_ended_one_is_another() -> None:
     assert ledger.classes_of("a") == ("sampled",)
 
 
+def test_the_lowest_cap_holds_and_what_was_asked_stays() -> None:
+    """More input for a running request may bring another cap."""
+    ledger = with_caps(a=2, b=None, c=None)
+    ledger.ask("abc", 3)
+    for name, cap in {"a": 4, "b": 1, "c": None}.items():
+        ledger.limit(name, cap)
+    assert (ledger.capped("abc"), ledger.asked("abc")) == ({"a": 2, "b": 1}, (2, 3, 3))
+
+
 def test_requests_are_counted_by_class() -> None:
     ledger = RequestLedger()
     for name, kind in {"a": "greedy", "b": "sampled", "c": "greedy"}.items():

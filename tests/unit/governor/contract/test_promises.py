@@ -132,7 +132,7 @@ class Trims(Sound):
     """Verifies tokens of confidence 0.4 or more, up to the first other one, where it can."""
 
     def plan(self, load: EngineLoad) -> DraftPlan:
-        rule = self._rule(load) if load.reports_confidences else None
+        rule = self._rule() if load.reports_confidences else None
         return replace(super().plan(load), rule=rule)
 
     def choose_widths(
@@ -140,29 +140,24 @@ class Trims(Sound):
     ) -> Sequence[int]:
         return [len(list(takewhile(lambda c: c >= 0.4, row))) for row in confidences.tolist()]
 
-    def _rule(self, load: EngineLoad) -> DraftRule:
-        return DraftRule({}, 0.4, (0.0,) * (self._max - 1), ends_early=load.ends_drafts_early)
+    def _rule(self) -> DraftRule:
+        return DraftRule({}, 0.4, (0.0,) * (self._max - 1))
 
 
 class TrimsWithoutConfidences(Trims):
     def plan(self, load: EngineLoad) -> DraftPlan:
-        return replace(super().plan(load), rule=self._rule(load))
-
-
-class EndsWhereItCannot(Trims):
-    def _rule(self, load: EngineLoad) -> DraftRule:
-        return replace(super()._rule(load), ends_early=True)
+        return replace(super().plan(load), rule=self._rule())
 
 
 class LeavesWidthsToOthers(Sound):
     def plan(self, load: EngineLoad) -> DraftPlan:
-        rule = DraftRule({}, 0.4, (), ends_early=False)
+        rule = DraftRule({}, 0.4, ())
         return replace(super().plan(load), rule=rule if load.reports_confidences else None)
 
 
 class HasAnEndlessPass(Trims):
-    def _rule(self, load: EngineLoad) -> DraftRule:
-        return replace(super()._rule(load), pass_tokens=(math.inf,) * (self._max - 1))
+    def _rule(self) -> DraftRule:
+        return replace(super()._rule(), pass_tokens=(math.inf,) * (self._max - 1))
 
 
 class ForgetsARequest(Trims):
@@ -282,7 +277,6 @@ def test_a_sound_policy_breaks_nothing() -> None:
         (Unsteady, "same samples and loads give the same plans", "in step 0"),
         (Entangled, "share no state", "while another one was in use"),
         (TrimsWithoutConfidences, "uses only what the engine has", "reports no confidences"),
-        (EndsWhereItCannot, "uses only what the engine has", "which the engine cannot"),
         (LeavesWidthsToOthers, "uses only what the engine has", "has no choose_widths"),
         (HasAnEndlessPass, "uses only what the engine has", "number that is not finite"),
         (ForgetsARequest, "Widths are from 0", "returned 3 widths for 4 requests"),

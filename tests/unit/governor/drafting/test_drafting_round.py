@@ -18,13 +18,8 @@ SAME = {"greedy": (0.0, 1.0)}
 """The chance of acceptance is the confidence."""
 
 
-def rule(
-    least_survival: float = 0.2,
-    pass_tokens: tuple[float, ...] = (0.0,) * 7,
-    *,
-    ends_early: bool = True,
-) -> DraftRule:
-    return DraftRule(SAME, least_survival, pass_tokens, ends_early)
+def rule(least_survival: float = 0.2, pass_tokens: tuple[float, ...] = (0.0,) * 7) -> DraftRule:
+    return DraftRule(SAME, least_survival, pass_tokens)
 
 
 def drafted(rule: DraftRule, *confidences: Sequence[float]) -> DraftingRound:
@@ -80,7 +75,7 @@ def test_confidences_are_mapped_by_class() -> None:
     """logit(0.9) = 2.197; -1 + 0.5 * 2.197 = 0.0986, a chance of 0.525. A class without a map is
     taken by its confidence."""
     maps = {"greedy": (0.0, 1.0), "sampled": (-1.0, 0.5)}
-    mapped = DraftRule(maps, 0.5, (), False)
+    mapped = DraftRule(maps, 0.5, ())
     survival = survival_of(
         mapped, ClassRows(["greedy", "sampled", "unknown"]), np.full((3, 1), 0.9)
     )
@@ -92,17 +87,13 @@ def test_each_pass_goes_by_the_map_of_its_class() -> None:
     next ones 0.3 + 0.8 * 2.944 = 2.656, a chance of 0.934: it survives 0.888, 0.388 above the
     price. Sampled: -1 + 0.5 * 2.944 = 0.472, a chance of 0.616; the next one at most 0.616."""
     maps = {"greedy": (0.0, 1.0), "sampled": (-1.0, 0.5)}
-    mapped = DraftRule(maps, 0.5, (0.1, 100.0), ends_early=True)
+    mapped = DraftRule(maps, 0.5, (0.1, 100.0))
     wants_more = {}
     for name in maps:
         found = DraftingRound(mapped, [name])
         found.add_pass(np.array([0.95]))
         wants_more[name] = found.wants_more()
     assert wants_more == {"greedy": True, "sampled": False}
-
-
-def test_drafting_does_not_end_where_it_may_not() -> None:
-    assert drafted(rule(0.9, (100.0,) * 7, ends_early=False), [0.01]).wants_more()
 
 
 @pytest.mark.parametrize(("pass_tokens", "wants_more"), [(0.30, True), (0.35, False)])

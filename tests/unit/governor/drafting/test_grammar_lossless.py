@@ -25,7 +25,7 @@ from unit.governor.drafting.emission import (
     random_pair,
     target_law,
 )
-from unit.governor.drafting.test_lossless import ByRule, random_rule
+from unit.governor.drafting.test_lossless import ByRuleAfterAllPasses, random_rule
 
 NUM_TOKENS = 2
 SEEDS = range(12)
@@ -48,7 +48,7 @@ def num_allowed(pair: Pair, text: Text) -> int:
     return len(text)
 
 
-class Dropping(ByRule):
+class Dropping(ByRuleAfterAllPasses):
     """vLLM's synchronous scheduler: the drafts end before the first forbidden token."""
 
     num_forbidden = 0
@@ -73,7 +73,7 @@ def distance_of(keeping: type[Dropping], seed: int, *, is_greedy: bool) -> float
     """Total variation between the emitted law and the target's, under a random rule of widths."""
     random = np.random.default_rng(seed)
     pair = bound_pair(random, is_greedy=is_greedy)
-    rule = random_rule(random, ends_early=False)
+    rule = random_rule(random)
     [law] = emitted_laws([pair], keeping(rule, pair), NUM_TOKENS)
     return distance(law, target_law(pair, NUM_TOKENS))
 
@@ -87,7 +87,7 @@ def test_dropping_a_forbidden_token_by_hand() -> None:
     even, preferred = np.array([0.5, 0.5, 0.0]), np.array([0.5, 0.0, 0.5])
     texts: list[Text] = [(), (0,), (1,), (2,)]
     pair = Pair(dict.fromkeys(texts, even), dict.fromkeys(texts, preferred), is_greedy=False)
-    everything = DraftRule({}, 0.0, (0.0,), ends_early=False)
+    everything = DraftRule({}, 0.0, (0.0,))
     [dropped] = emitted_laws([pair], Dropping(everything, pair), 1)
     [rejected] = emitted_laws([pair], Rejecting(everything, pair), 1)
     assert dropped.sum(axis=1).tolist() == pytest.approx([0.75, 0.25, 0.0])

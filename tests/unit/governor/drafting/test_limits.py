@@ -8,7 +8,7 @@ import pytest
 from paceline.governor.drafting.draft_rule import DraftRule
 from paceline.governor.drafting.drafting_round import DraftingRound
 
-RULE = DraftRule({"sure": (0.0, 1.0)}, 0.2, (0.5, 0.5, 0.5), ends_early=True)
+RULE = DraftRule({"sure": (0.0, 1.0)}, 0.2, (0.5, 0.5, 0.5))
 
 
 def after_passes(num_passes: int, *limits: int) -> DraftingRound:

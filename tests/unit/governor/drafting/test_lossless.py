@@ -52,6 +52,13 @@ class ByRule:
         return survival_of(self._rule, ClassRows(CLASSES[: len(rows)]), rows)
 
 
+class ByRuleAfterAllPasses(ByRule):
+    """Drafting does not end early; the rule decides what is verified."""
+
+    def wants_more(self, drafted: Drafted) -> bool:
+        return True
+
+
 class ByPolicy(ByRule):
     """The widths are those of a policy with a past."""
 
@@ -67,7 +74,7 @@ class ByPolicy(ByRule):
         return policy.choose_widths(confidences, CLASSES[:num_requests], limits)
 
 
-class ByOwnProbability(ByRule):
+class ByOwnProbability(ByRuleAfterAllPasses):
     """Biased: a token is kept for its own probability, which depends on the token."""
 
     def widths(self, drafted: Drafted) -> Sequence[int]:
@@ -75,7 +82,7 @@ class ByOwnProbability(ByRule):
         return widths
 
 
-class ByThisStepsPrice(ByRule):
+class ByThisStepsPrice(ByRuleAfterAllPasses):
     """Biased: the tokens that are worth their time by this step's own drafts, where two tokens cost
     no more than one. Whether the first is kept then depends on what was drafted after it.
 
@@ -94,11 +101,11 @@ class ByThisStepsPrice(ByRule):
         return widths
 
 
-def random_rule(random: np.random.Generator, *, ends_early: bool = True) -> DraftRule:
+def random_rule(random: np.random.Generator) -> DraftRule:
     """Any maps and prices."""
     maps = {name: (random.normal(0.0, 1.0), random.uniform(0.2, 1.5)) for name in CLASSES}
     pass_tokens = tuple(random.uniform(0.0, 0.4, 2).tolist())
-    return DraftRule(maps, random.uniform(0.05, 0.6), pass_tokens, ends_early)
+    return DraftRule(maps, random.uniform(0.05, 0.6), pass_tokens)
 
 
 def greatest_distance(pairs: Sequence[Pair], keeping: Keeping, num_tokens: int) -> float:
@@ -118,7 +125,8 @@ def test_the_emitted_law_is_the_target_s(
     """Whatever the models, the maps and the price."""
     random = np.random.default_rng(seed)
     pairs = [random_pair(random, num_tokens, is_greedy=is_greedy) for _ in range(num_requests)]
-    keeping = ByRule(random_rule(random, ends_early=seed % 3 > 0))
+    rule = random_rule(random)
+    keeping = ByRule(rule) if seed % 3 else ByRuleAfterAllPasses(rule)
     assert greatest_distance(pairs, keeping, num_tokens) < 1e-12
 
 
@@ -168,7 +176,7 @@ def test_keeping_by_the_drawn_token_s_own_probability_is_biased() -> None:
     for seed in range(12):
         random = np.random.default_rng(seed)
         pairs = [random_pair(random, 2)]
-        keeping = ByOwnProbability(random_rule(random, ends_early=False))
+        keeping = ByOwnProbability(random_rule(random))
         distances.append(greatest_distance(pairs, keeping, 2))
     assert max(distances) > 0.1
     assert sum(found > 0.01 for found in distances) >= 6
@@ -179,6 +187,6 @@ def test_a_price_of_this_step_s_own_drafts_is_biased() -> None:
     for seed in range(12):
         random = np.random.default_rng(seed)
         pairs = [random_pair(random, 2) for _ in range(2)]
-        keeping = ByThisStepsPrice(random_rule(random, ends_early=False))
+        keeping = ByThisStepsPrice(random_rule(random))
         distances.append(greatest_distance(pairs, keeping, 2))
     assert max(distances) > 0.01

@@ -30,7 +30,6 @@ def rule(price: WidthPrice, num_requests: int = 2, **changes: Any) -> DraftRule:
         "draft_s": [0.0, 0.004, 0.006, 0.009],
         "first_rate": 100.0,
         "first_price_s": 0.002,
-        "ends_early": True,
     }
     return price.rule(num_requests, **(fields | changes))
 
@@ -81,6 +80,11 @@ def test_tokens_that_cost_nothing_have_the_least_price() -> None:
 
 def test_the_price_rises_to_a_whole_token_if_none_is_worth_it() -> None:
     assert after(lambda tokens: 0.02 + 1.0 * tokens) == pytest.approx(moved(1.0))
+
+
+def test_if_no_token_is_worth_it_the_price_is_that_of_one_more() -> None:
+    """2 tokens in 20 ms are 100 tokens a second; one more takes 9.5 ms."""
+    assert after(lambda tokens: 0.02 + 0.0095 * tokens) == pytest.approx(moved(0.95))
 
 
 def test_the_rate_follows_that_of_the_best_set() -> None:

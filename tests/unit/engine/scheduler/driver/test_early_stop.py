@@ -25,7 +25,7 @@ from unit.engine.scheduler.driver.fakes import (
 )
 from unit.engine.scheduler.driver.test_request_caps import NO_EXTRAS, cap
 
-RULE = DraftRule({"sampled": (0.0, 1.0)}, 0.5, (0.1,) * 7, ends_early=True)
+RULE = DraftRule({"sampled": (0.0, 1.0)}, 0.5, (0.1,) * 7)
 
 
 class Chooser(Recorder):
@@ -104,7 +104,6 @@ def test_the_rule_and_the_classes_leave_with_the_step() -> None:
     assert output.num_spec_tokens_to_schedule == 4
     [load] = policy.loads
     assert load.reports_confidences
-    assert load.ends_drafts_early
     assert load.classes == {"greedy": 1, "sampled": 1}
 
 
@@ -114,7 +113,7 @@ def test_without_workers_that_report_nothing_is_ordered() -> None:
     output = draft(driver, scheduler)
     assert not hasattr(output, ORDER)
     [load] = policy.loads
-    assert (load.reports_confidences, load.ends_drafts_early) == (False, False)
+    assert not load.reports_confidences
 
 
 def test_drafts_are_shortened_to_their_widths_and_confidences_return_with_the_verdicts() -> None:
@@ -237,3 +236,33 @@ def test_a_request_that_ended_in_the_step_leaves_nothing_in_the_ledger() -> None
     assert ledger.asked(["a", "b"]) == (0, 2)
     ledger.forget(["b"])
     assert not ledger.has_asked
+
+
+@pytest.mark.parametrize(("drafter_rests", "expected"), [(True, 0), (False, 4)])
+def test_a_step_whose_drafter_still_catches_up_drafts_nothing(
+    drafter_rests: bool, expected: int
+) -> None:
+    """4 tokens were planned. A drafter that does not rest has spent the time of its plan."""
+    policy = Chooser()
+    driver = make_driver(policy, reports_confidences=True, drafter_rests=drafter_rests)
+    driver.add_request(
+        SimpleNamespace(request_id="a", sampling_params=SimpleNamespace(**NO_EXTRAS))
+    )
+    scheduler, output = Scheduler(a=Request()), Output({"a": 1})
+    driver.before_schedule(scheduler)
+    driver.before_step(scheduler, output)
+    driver.after_step(scheduler, output)
+    driver.after_drafts(scheduler, proposed(a=[]))
+    [sample] = policy.samples
+    assert sample.draft_length == expected
+
+
+def test_more_input_for_a_request_is_no_other_request() -> None:
+    """The lower cap holds, and its class is as it was."""
+    driver, scheduler = start(Chooser([1]), a=cap(2))
+    for parameters, is_new in ((cap(1), False), ({"temperature": 0.0}, False)):
+        sampling = SimpleNamespace(**NO_EXTRAS | parameters)
+        request = SimpleNamespace(request_id="a", sampling_params=sampling)
+        driver.add_request(request, is_new=is_new)
+    order = getattr(draft(driver, scheduler, *ROWS[:1]), ORDER)
+    assert (order.caps, order.classes) == ({"a": 1}, {"a": "sampled"})
