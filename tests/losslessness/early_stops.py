@@ -87,16 +87,22 @@ def note_context_limit() -> None:
     from vllm.v1.worker.gpu_model_runner import GPUModelRunner
 
     runner: Any = GPUModelRunner
-    propose = runner.propose_draft_token_ids
+    propose, take = runner.propose_draft_token_ids, runner.take_draft_token_ids
+    longest = 0
 
     def propose_draft_token_ids(self: Any, scheduler_output: Any, *given: Any, **named: Any) -> Any:
+        nonlocal longest
         [longest] = [one.max_seq_len for one in given if hasattr(one, "max_seq_len")]
-        drafts = propose(self, scheduler_output, *given, **named)
+        return propose(self, scheduler_output, *given, **named)
+
+    def take_draft_token_ids(self: Any) -> Any:
+        taken = take(self)
         is_at_limit = longest + self.num_spec_tokens > self.effective_drafter_max_model_len
-        _proposals.append((is_at_limit, sum(map(len, drafts))))
-        return drafts
+        _proposals.append((is_at_limit, sum(map(len, taken.draft_token_ids))))
+        return taken
 
     runner.propose_draft_token_ids = propose_draft_token_ids
+    runner.take_draft_token_ids = take_draft_token_ids
 
 
 def take_proposals() -> list[tuple[bool, int]]:

@@ -48,14 +48,21 @@ def take() -> list[list[Round]]:
 def _record(worker: Any) -> None:
     """In the rank."""
     runner = worker.model_runner
-    stock = runner.propose_draft_token_ids
+    propose, take = runner.propose_draft_token_ids, runner.take_draft_token_ids
+    sampled: Any = None
 
-    def propose(scheduler_output: Any, sampled: Any, *arguments: Any, **named: Any) -> Any:
-        drafted = stock(scheduler_output, sampled, *arguments, **named)
+    def note_sampled(scheduler_output: Any, tokens: Any, *arguments: Any, **named: Any) -> Any:
+        nonlocal sampled
+        sampled = tokens
+        return propose(scheduler_output, tokens, *arguments, **named)
+
+    def note_drafted() -> Any:
+        taken = take()
+        drafted = runner._draft_token_ids
         _rounds.append({"sampled": _listed(sampled), "drafted": _listed(drafted)})
-        return drafted
+        return taken
 
-    runner.propose_draft_token_ids = propose
+    runner.propose_draft_token_ids, runner.take_draft_token_ids = note_sampled, note_drafted
 
 
 def _take(worker: Any) -> list[Round]:

@@ -94,6 +94,14 @@ _PARTS = {
         "CPU: samples a step without drafts with the plain sampler",
         "the step uses the rejection sampler, as in vLLM alone",
     ),
+    "early_stop": (
+        "ends drafts when no further pass of the draft model is worth its time",
+        "each step drafts to the planned length, and all drafts are verified",
+    ),
+    "deferred_drafts": (
+        "CPU: hands over the tokens of a step before its drafts are made",
+        "tokens wait for the draft model, as in vLLM alone",
+    ),
     "v2_draft_length": (
         "Model Runner V2: makes the draft model and n-gram lookup follow the draft length",
         "they draft the maximum, and vLLM masks the surplus",
@@ -116,6 +124,8 @@ _ALSO_NEEDED = {
     "undrafted_requests": ("platform_worker_hook", "sample", "spec_decode_metadata"),
     "resting_draft": ("platform_worker_hook",),
     "plain_sampling": ("platform_worker_hook",),
+    "early_stop": ("platform_worker_hook",),
+    "deferred_drafts": ("platform_worker_hook",),
 }
 """Hooks that a part needs and that are listed under another part."""
 

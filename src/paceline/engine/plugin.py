@@ -33,7 +33,12 @@ def register() -> None:
         )
         from paceline.engine.launch import environment
         from paceline.engine.process import parent_watch
-        from paceline.engine.worker import early_stop, plain_sampling, resting_draft
+        from paceline.engine.worker import (
+            deferred_drafts,
+            early_stop,
+            plain_sampling,
+            resting_draft,
+        )
 
         parent_watch.die_with_parent()
         environment.unwrap_engine_core_variables()
@@ -50,6 +55,7 @@ def register() -> None:
         resting_draft.apply()
         plain_sampling.apply()
         early_stop.apply()
+        deferred_drafts.apply()
         rust_front_end.apply()
     except Exception:  # vLLM does not guard plugin calls; it must run without Paceline too
         logger.exception("Paceline: the plugin failed to load; vLLM runs unchanged")

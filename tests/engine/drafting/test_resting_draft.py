@@ -18,8 +18,13 @@ ON_AND_OFF = {"policy": "fixed", "draft_length": 3}
 
 
 def engine(fault: str | None, tokens_per_step: int = 2048) -> EngineHost:
+    injected = None if fault is None else f"losslessness.faults:{fault}"
+    return EngineHost(arguments(tokens_per_step), policy=ON_AND_OFF, fault=injected)
+
+
+def arguments(tokens_per_step: int = 2048) -> dict[str, Any]:
     """vLLM caches prefixes by default: prompts with the same beginning share cache blocks."""
-    arguments: dict[str, Any] = {
+    return {
         "model": str(target_path()),
         "dtype": "float32",
         "max_model_len": 512,
@@ -31,8 +36,6 @@ def engine(fault: str | None, tokens_per_step: int = 2048) -> EngineHost:
             "num_speculative_tokens": 3,
         },
     }
-    injected = None if fault is None else f"losslessness.faults:{fault}"
-    return EngineHost(arguments, policy=ON_AND_OFF, fault=injected)
 
 
 @dataclass(frozen=True)
@@ -119,3 +122,15 @@ def test_beside_a_request_at_the_context_limit_nothing_is_drafted_and_nothing_is
     assert beside == alone
     assert 0.3 * drafted < drafted_beside < drafted
     assert accepted_beside / drafted_beside == pytest.approx(accepted / drafted, rel=0.1)
+
+
+def test_the_tokens_of_a_step_do_not_wait_for_its_drafts() -> None:
+    """Nor does the first one. Afterwards each step drafts once."""
+    host = EngineHost(arguments(), policy=ON_AND_OFF, fault="losslessness.step_order:note_order")
+    with host:
+        prompts = host.tokenize(stdlib_prompts(2))
+        host.call("losslessness.step_order:take_order")
+        host.generate(prompts, **GREEDY)
+        happened = host.call("losslessness.step_order:take_order")
+    assert happened[::2] == ["tokens"] * (len(happened) // 2)
+    assert happened[1::2] == ["drafts"] * (len(happened) // 2)

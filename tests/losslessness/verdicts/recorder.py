@@ -174,7 +174,7 @@ def install() -> None:
 
     runner: Any = GPUModelRunner
     runner._sample = _judging(runner._sample)
-    runner.propose_draft_token_ids = _keeping(runner.propose_draft_token_ids)
+    runner.take_draft_token_ids = _keeping(runner.take_draft_token_ids)
 
 
 def take() -> dict[str, Any]:
@@ -199,12 +199,13 @@ def _judging(stock: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _keeping(stock: Callable[..., Any]) -> Callable[..., Any]:
-    def propose(self: Any, *arguments: Any, **named: Any) -> Any:
-        drafts = stock(self, *arguments, **named)
-        _recorder.note_drafts(self, drafts)
-        return drafts
+    def take(self: Any) -> Any:
+        taken = stock(self)
+        if self._draft_token_ids is not None:
+            _recorder.note_drafts(self, self._draft_token_ids)
+        return taken
 
-    return propose
+    return take
 
 
 def _is_plain(params: Any) -> bool:

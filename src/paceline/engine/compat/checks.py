@@ -24,6 +24,7 @@ _PARTS_ELSEWHERE = (
     "resting_draft",
     "plain_sampling",
     "early_stop",
+    "deferred_drafts",
     "v2_draft_length",
     "trimmed_drafts",
     "trial_steps",

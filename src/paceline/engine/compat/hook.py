@@ -42,6 +42,7 @@ class VllmHook:
         "resting_draft",
         "plain_sampling",
         "early_stop",
+        "deferred_drafts",
         "prefill_pacing",
         "v2_draft_length",
         "trimmed_drafts",

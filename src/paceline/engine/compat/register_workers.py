@@ -10,6 +10,7 @@ from paceline.engine.compat.hook import VLLM_FILES, VLLM_REPOSITORY, VllmHook
 # When a hook can be removed.
 _LENGTH_FROM_PLUGIN = "vLLM asks a plugin for the draft length of each step"
 _SKIPPED_BY_VLLM = "vLLM skips the draft model at draft length 0"
+_TOKENS_FIRST = "vLLM returns the tokens of a step before it drafts"
 _V2_FOLLOWS = "vLLM's speculator follows the length"
 
 WORKER_HOOKS: tuple[VllmHook, ...] = (
@@ -168,6 +169,64 @@ WORKER_HOOKS: tuple[VllmHook, ...] = (
         purpose="read which tokens a step computes and where they are in the KV cache",
         upstream=f"{VLLM_FILES}/v1/attention/backend.py",
         remove_when=_SKIPPED_BY_VLLM,
+    ),
+    VllmHook(
+        name="deferred_step",
+        target="vllm.v1.worker.gpu_model_runner:GPUModelRunner.propose_draft_token_ids",
+        expected=(
+            "self",
+            "scheduler_output",
+            "sampled_token_ids",
+            "sampling_metadata",
+            "hidden_states",
+            "sample_hidden_states",
+            "aux_hidden_states",
+            "spec_decode_metadata",
+            "common_attn_metadata",
+            "slot_mappings",
+        ),
+        part="deferred_drafts",
+        purpose="note what is to be drafted",
+        upstream=f"{VLLM_FILES}/v1/worker/gpu_model_runner.py",
+        remove_when=_TOKENS_FIRST,
+    ),
+    VllmHook(
+        name="deferred_tokens",
+        target="vllm.v1.worker.gpu_model_runner:GPUModelRunner.sample_tokens",
+        expected=("_copy_draft_token_ids_to_cpu", "_bookkeeping_sync"),
+        is_body=True,
+        part="deferred_drafts",
+        purpose="uses nothing of the drafts after it has asked for them",
+        upstream=f"{VLLM_FILES}/v1/worker/gpu_model_runner.py",
+        remove_when=_TOKENS_FIRST,
+    ),
+    VllmHook(
+        name="deferred_copy",
+        target="vllm.v1.worker.gpu_model_runner:GPUModelRunner._copy_draft_token_ids_to_cpu",
+        expected=("self", "scheduler_output", "zeros_only"),
+        part="deferred_drafts",
+        purpose="keep the drafts where they are taken",
+        upstream=f"{VLLM_FILES}/v1/worker/gpu_model_runner.py",
+        remove_when=_TOKENS_FIRST,
+    ),
+    VllmHook(
+        name="deferred_take",
+        target="vllm.v1.worker.gpu_model_runner:GPUModelRunner.take_draft_token_ids",
+        expected=("self",),
+        part="deferred_drafts",
+        purpose="draft when the engine asks for the drafts",
+        upstream=f"{VLLM_FILES}/v1/worker/gpu_model_runner.py",
+        remove_when=_TOKENS_FIRST,
+    ),
+    VllmHook(
+        name="deferred_order",
+        target="vllm.v1.engine.core:EngineCoreProc._process_engine_step",
+        expected=("output_queue", "post_step", "step_fn"),
+        is_body=True,
+        part="deferred_drafts",
+        purpose="sends the tokens of a step before it asks for its drafts",
+        upstream=f"{VLLM_FILES}/v1/engine/core.py",
+        remove_when=_TOKENS_FIRST,
     ),
     VllmHook(
         name="v2_draft_model_proposal",

@@ -175,8 +175,8 @@ class GovernorDriver:
     def after_step(self, scheduler: Any, output: Any, results: Any = None) -> None:
         """Count the step's drafts and pass its sample to the policy.
 
-        `results` is what the worker returned. Where drafts may end early, the sample waits for them
-        (`after_drafts`).
+        `results` is what the worker returned. Where drafts are made after the results, or may end
+        early, the sample waits for them (`after_drafts`).
         """
         kept: Mapping[str, int] = {}
         with self._controller.noting_errors("reading which drafts were verified"):
@@ -186,7 +186,7 @@ class GovernorDriver:
             self._finish, scheduler, output, self.verified, kept=kept, finished=finished
         )
         self.verified = []
-        if hasattr(output, ORDER):
+        if self._abilities.drafter_rests or hasattr(output, ORDER):
             self._finish_step = finish
         else:
             finish()
@@ -200,11 +200,14 @@ class GovernorDriver:
         kept: Mapping[str, int],
         finished: FinishedStep[ScheduledStep] | None,
         num_passes: int | None = None,
+        has_drafted: bool = False,
     ) -> None:
         """Use what a step shows. `kept`: draft tokens of each request that adaptive verification
         kept; empty where it kept all. `finished`: None for a step that was not noted."""
         self._finish_step = None
         requests = scheduler.requests
+        if finished is not None and has_drafted:
+            finished = self._observer.with_drafts(finished)
         with self._controller.noting_errors("observing"):
             if verified:
                 verified = self._count(verified, output.num_invalid_spec_tokens, kept)
@@ -288,7 +291,7 @@ class GovernorDriver:
         if self._abilities.drafter_rests and not has_any:
             num_passes = 0  # the draft model still catches up
         if self._finish_step is not None:
-            self._finish_step(num_passes=num_passes)
+            self._finish_step(num_passes=num_passes, has_drafted=True)
         self._observer.note_drafts(request_ids, has_any=has_any)
         asked = self._ledger.asked(request_ids)
         if max(map(len, drafts), default=0) > min(asked, default=0):

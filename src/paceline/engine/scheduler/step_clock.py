@@ -2,16 +2,16 @@
 
 When the engine continued without a pause, a step took the time from the results of the step before
 to its own; that includes scheduling, execution, drafting and output handling, under synchronous and
-asynchronous scheduling alike. After a pause it took the time since it was scheduled. There may have
-been a pause wherever no request was running: the last ones may have been aborted, which ends no
-step.
+asynchronous scheduling alike. A step whose drafts are made after its results ends with them. After
+a pause it took the time since it was scheduled. There may have been a pause wherever no request was
+running: the last ones may have been aborted, which ends no step.
 """
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 _MAX_IN_FLIGHT = 64
@@ -71,6 +71,16 @@ class StepClock(Generic[Noted]):
                 duration_s = max(now_s - before_s, 0.0) if follows else since_scheduled_s
                 return FinishedStep(noted, duration_s, since_scheduled_s, follows)
         return None
+
+    def extended(self, step: FinishedStep[Noted]) -> FinishedStep[Noted]:
+        """The step that finished last, with the time since then, in which its drafts were made."""
+        finished_s, self._finished_s = self._finished_s, time.monotonic()
+        more_s = max(self._finished_s - finished_s, 0.0)
+        return replace(
+            step,
+            duration_s=step.duration_s + more_s,
+            since_scheduled_s=step.since_scheduled_s + more_s,
+        )
 
 
 def count_prompt_tokens(output: Any) -> tuple[int, int]:

@@ -88,7 +88,7 @@ def _propose(stock: Any, runner: Any, *arguments: Any, **named: Any) -> Any:
     no_drafts: list[list[int]] = [[] for _ in range(common.num_reqs)]
     if is_off and runner.speculative_config.method == "ngram":
         return no_drafts
-    coverage = _coverage_of(runner)
+    coverage = coverage_of(runner)
     if coverage is None:
         return no_drafts if is_near_limit else stock(runner, *arguments, **named)
     slots = common.slot_mapping.numpy()
@@ -129,7 +129,7 @@ def _input_fits(stock: Any, runner: Any, common_attn_metadata: Any) -> bool:
     return True
 
 
-def _coverage_of(runner: Any) -> DraftCoverage | None:
+def coverage_of(runner: Any) -> DraftCoverage | None:
     """Return the runner's coverage, created at the first draft; None where drafters do not rest."""
     if not hasattr(runner, _COVERAGE):
         coverage = None
