@@ -117,6 +117,8 @@ class _Governed:
         super().update_draft_token_ids(draft_token_ids)  # type: ignore[misc]
         if self.governor is not None:
             self.governor.after_drafts(self, draft_token_ids)
+        if self.pacing is not None:
+            self.pacing.after_drafts()
 
     def shutdown(self) -> None:
         if self.governor is not None:

@@ -206,7 +206,7 @@ class GovernorDriver:
         kept; empty where it kept all. `finished`: None for a step that was not noted."""
         self._finish_step = None
         requests = scheduler.requests
-        if finished is not None and has_drafted:
+        if has_drafted:
             finished = self._observer.with_drafts(finished)
         with self._controller.noting_errors("observing"):
             if verified:

@@ -59,7 +59,7 @@ class StepObserver:
         self._clock: StepClock[ScheduledStep] = StepClock()
         self.begin = self._clock.begin
         """vLLM is about to schedule a step."""
-        self.with_drafts = self._clock.extended
+        self.with_drafts = self._clock.with_drafts
         """The workers have made the drafts of the step that finished last."""
         self._without_drafts: set[str] = set()
         """Requests for which a resting drafter made no drafts in their last step: the length was 0,

@@ -19,7 +19,7 @@ from typing import Any
 
 from paceline.engine.compat.checks import check_hooks, unfit_for
 from paceline.engine.scheduler.settings import PluginSettings
-from paceline.engine.scheduler.step_clock import StepClock, count_prompt_tokens
+from paceline.engine.scheduler.step_clock import FinishedStep, StepClock, count_prompt_tokens
 from paceline.governor.prefill_pacing import PrefillPacer
 
 logger = logging.getLogger("vllm.paceline.prefill_pacing")
@@ -127,6 +127,7 @@ class SchedulerPacing:
         parallel = scheduler.vllm_config.parallel_config
         self._is_pipeline: bool = parallel.pipeline_parallel_size > 1
         self._clock: StepClock[_Step] = StepClock()
+        self._finished: FinishedStep[_Step] | None = None  # its drafts may still be made
         self._num_untimed = 0
         self._has_prompts = False
         self._has_failed = False
@@ -136,6 +137,7 @@ class SchedulerPacing:
         """Set the scheduler's limits for the step it is about to schedule."""
         budget, chunk = self._configured_budget, self._configured_chunk
         with self._off_after_error("before a step"):
+            self._learn()
             self._clock.begin(scheduler)
             num_running, num_waiting = scheduler.get_request_counts()
             self._is_decoding = num_running > 0
@@ -183,22 +185,36 @@ class SchedulerPacing:
             self._clock.scheduled(output, _Step(prefill_tokens, self._is_decoding, self._is_lean))
 
     def after_step(self, scheduler: Any, output: Any) -> None:
-        """Learn from the step's duration. An unknown step teaches nothing. In a pipeline a request
-        waits for its whole step, beside which others run."""
+        """Note the step's duration, unless the step is unknown."""
         if self._has_failed or not output.num_scheduled_tokens:
             return
         with self._off_after_error("after a step"):
-            finished = self._clock.finished(output, scheduler)
-            if finished is None:
-                return
-            self._num_untimed = 0
-            step = finished.noted
-            self._pacer.observe(
-                finished.since_scheduled_s if self._is_pipeline else finished.duration_s,
-                step.prefill_tokens,
-                is_decoding=step.is_decoding,
-                is_lean=step.is_lean,
-            )
+            self._learn()
+            self._finished = self._clock.finished(output, scheduler)
+
+    def after_drafts(self) -> None:
+        """The drafts of the step that finished last are made: the draft model's share of a prompt
+        belongs to the step with that prompt."""
+        if self._has_failed:
+            return
+        with self._off_after_error("after the drafts of a step"):
+            self._finished = self._clock.with_drafts(self._finished)
+            self._learn()
+
+    def _learn(self) -> None:
+        """Learn from the duration of the step that finished last. In a pipeline a request waits for
+        its whole step, beside which others run."""
+        finished, self._finished = self._finished, None
+        if finished is None:
+            return
+        self._num_untimed = 0
+        step = finished.noted
+        self._pacer.observe(
+            finished.since_scheduled_s if self._is_pipeline else finished.duration_s,
+            step.prefill_tokens,
+            is_decoding=step.is_decoding,
+            is_lean=step.is_lean,
+        )
 
     @contextlib.contextmanager
     def _off_after_error(self, when: str) -> Iterator[None]:

@@ -72,10 +72,15 @@ class StepClock(Generic[Noted]):
                 return FinishedStep(noted, duration_s, since_scheduled_s, follows)
         return None
 
-    def extended(self, step: FinishedStep[Noted]) -> FinishedStep[Noted]:
-        """The step that finished last, with the time since then, in which its drafts were made."""
+    def with_drafts(self, step: FinishedStep[Noted] | None) -> FinishedStep[Noted] | None:
+        """The step that finished last, with the time since then, in which its drafts were made.
+
+        None for an unknown one, whose time is not that of the next.
+        """
         finished_s, self._finished_s = self._finished_s, time.monotonic()
         more_s = max(self._finished_s - finished_s, 0.0)
+        if step is None:
+            return None
         return replace(
             step,
             duration_s=step.duration_s + more_s,

@@ -15,9 +15,10 @@ from typing import Any
 
 from paceline.engine.compat.model_runner_loading import when_model_runner_loads
 from paceline.engine.compat.wrapping import fits, wrap_once
-from paceline.engine.worker.resting_draft import coverage_of
+from paceline.engine.worker.resting_draft import drafter_rests
 
 _PART = "deferred_drafts"
+_DEFERS = "_paceline_defers_drafts"
 _DEFERRED = "_paceline_deferred_drafts"
 """On the runner, from the tokens of a step until its drafts: a function that drafts."""
 
@@ -52,7 +53,7 @@ def _defer(
     propose = functools.partial(
         stock, runner, scheduler_output, sampled_token_ids, *others, **named
     )
-    if coverage_of(runner) is None or isinstance(sampled_token_ids, list):
+    if not _defers(runner) or isinstance(sampled_token_ids, list):
         return propose()
 
     def draft() -> None:
@@ -62,6 +63,13 @@ def _defer(
     setattr(runner, _DEFERRED, draft)
     # A list: vLLM would copy even an empty tensor to the CPU.
     return [[] for _ in runner.input_batch.req_ids]
+
+
+def _defers(runner: Any) -> bool:
+    """Whether this runner's drafts wait: by the configuration, so that all ranks agree."""
+    if not hasattr(runner, _DEFERS):
+        setattr(runner, _DEFERS, drafter_rests(runner.vllm_config, runner.kv_cache_config))
+    return bool(getattr(runner, _DEFERS))
 
 
 def _draft_and_take(stock: Any, runner: Any) -> Any:

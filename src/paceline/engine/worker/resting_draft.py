@@ -88,7 +88,7 @@ def _propose(stock: Any, runner: Any, *arguments: Any, **named: Any) -> Any:
     no_drafts: list[list[int]] = [[] for _ in range(common.num_reqs)]
     if is_off and runner.speculative_config.method == "ngram":
         return no_drafts
-    coverage = coverage_of(runner)
+    coverage = _coverage_of(runner)
     if coverage is None:
         return no_drafts if is_near_limit else stock(runner, *arguments, **named)
     slots = common.slot_mapping.numpy()
@@ -123,13 +123,13 @@ def _input_fits(stock: Any, runner: Any, common_attn_metadata: Any) -> bool:
     missed tokens and proposes nothing.
     """
     fits_in = bool(stock(runner, common_attn_metadata))
-    if fits_in or common_attn_metadata is None or runner.parallel_config.data_parallel_size > 1:
+    if common_attn_metadata is None or runner.parallel_config.data_parallel_size > 1:
         return fits_in  # ranks that draft wait for each other
-    setattr(runner, _NEAR_LIMIT, True)
+    setattr(runner, _NEAR_LIMIT, not fits_in)
     return True
 
 
-def coverage_of(runner: Any) -> DraftCoverage | None:
+def _coverage_of(runner: Any) -> DraftCoverage | None:
     """Return the runner's coverage, created at the first draft; None where drafters do not rest."""
     if not hasattr(runner, _COVERAGE):
         coverage = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from paceline.governor.values import StepSample
-from unit.engine.scheduler.test_observer import Loop, Output, Request
+from unit.engine.scheduler.test_observer import Loop, Output, Request, clock_at, scheduler_of
 
 
 def step(loop: Loop, output: Output, length: int = 0, **verified: tuple[int, int]) -> StepSample:
@@ -153,3 +153,23 @@ def test_a_step_takes_no_less_than_no_time() -> None:
     sample = loop.finish(output, at_s=4.5)
     assert sample is not None
     assert sample.duration_s == 0.0
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_the_drafts_of_a_step_take_no_time_of_the_next(is_known: bool) -> None:
+    """Its results at 1.5, its drafts at 1.9; the next step ends at 2.0. A step that failed to be
+    noted is unknown."""
+    loop = Loop(a=Request())
+    first, second = Output({"a": 1}), Output({"a": 1})
+    loop.schedule(first, at_s=1.0, draft_length=1)
+    with clock_at(1.5):
+        finished = loop.observer.step_finished(first, scheduler_of(loop.requests))
+    assert finished is not None
+    with clock_at(1.9):
+        found = loop.observer.with_drafts(finished if is_known else None)
+    assert (found is None) == (not is_known)
+    assert found is None or found.duration_s == pytest.approx(0.9)
+    loop.schedule(second, at_s=1.9, draft_length=1)
+    sample = loop.finish(second, at_s=2.0)
+    assert sample is not None
+    assert sample.duration_s == pytest.approx(0.1)

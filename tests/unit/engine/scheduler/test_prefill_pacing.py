@@ -98,6 +98,7 @@ def step(
     found = limits(scheduler)
     pacing.step_scheduled(output)
     pacing.after_step(scheduler, output)
+    pacing.after_drafts()
     return found
 
 
@@ -186,6 +187,7 @@ def test_in_a_pipeline_a_step_is_timed_from_its_start(clock: list[float]) -> Non
     for output in (first, empty, second):
         pacing.after_step(scheduler, output)
         clock[0] += 0.5
+    pacing.before_schedule(scheduler)
     assert [seconds for seconds, *_ in pacer.seen] == [3.0, 2.0]
 
 
@@ -234,7 +236,23 @@ def test_the_pacer_learns_the_time_and_the_prompt_tokens_of_each_step(clock: lis
     pacing.step_scheduled(second)
     clock[0] += 0.02
     pacing.after_step(scheduler, second)
+    pacing.before_schedule(scheduler)
     assert pacer.seen == [(0.25, 29, True), (0.03, 0, True)]
+
+
+def test_the_drafts_of_a_step_belong_to_it(clock: list[float]) -> None:
+    """They are made after its results: 0.25 s for the target and 0.1 s for the draft model, then
+    0.02 s without drafts."""
+    scheduler, pacing, pacer = make(request(100), most=64, waiting=1)
+    for target_s, drafts_s in ((0.25, 0.1), (0.02, 0.0)):
+        output = output_of({"0": 1, "1": 30})
+        pacing.before_schedule(scheduler)
+        pacing.step_scheduled(output)
+        clock[0] += target_s
+        pacing.after_step(scheduler, output)
+        clock[0] += drafts_s
+        pacing.after_drafts()
+    assert [seconds for seconds, *_ in pacer.seen] == pytest.approx([0.35, 0.02])
 
 
 @pytest.mark.parametrize("why", ["no more work", "nothing ran"])
@@ -252,6 +270,7 @@ def test_after_a_pause_a_step_is_timed_from_its_start(why: str, clock: list[floa
     pacing.step_scheduled(output)
     clock[0] += 0.5
     pacing.after_step(scheduler, output)
+    pacing.after_drafts()
     assert pacer.seen[1] == (0.5, 49, why == "no more work")
 
 
@@ -309,13 +328,13 @@ def test_after_an_error_the_configured_limits_apply_for_good(
     ]
 
 
-@pytest.mark.parametrize("where", ["with a scheduled step", "after a step"])
+@pytest.mark.parametrize("where", ["with a scheduled step", "after the drafts of a step"])
 def test_errors_around_a_step_switch_pacing_off(
     where: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An output that is another one than expected; a time that the pacer cannot take."""
     scheduler, pacing, pacer = make(request(100), most=64, waiting=1)
-    if where == "after a step":
+    if where == "after the drafts of a step":
         pacer.observe_error = ZeroDivisionError("planted")
         step(scheduler, pacing, {"0": 1})
     else:

@@ -19,6 +19,8 @@ STEP = SimpleNamespace(name="the scheduler's output")
 class Runner:
     """What the wrappers use of vLLM's, and in which order things happened."""
 
+    vllm_config = kv_cache_config = None
+
     def __init__(self) -> None:
         self.input_batch = SimpleNamespace(req_ids=["a", "b"])
         self.happened: list[Any] = []
@@ -39,7 +41,7 @@ class Runner:
 @pytest.fixture
 def runner(monkeypatch: pytest.MonkeyPatch) -> Runner:
     """Of a draft model that rests."""
-    monkeypatch.setattr(deferred_drafts, "coverage_of", lambda runner: "known")
+    monkeypatch.setattr(deferred_drafts, "drafter_rests", lambda *configs: True)
     return Runner()
 
 
@@ -72,7 +74,7 @@ def test_tokens_that_the_scheduler_shortens_are_drafted_from_at_once(runner: Run
 def test_where_the_draft_model_does_not_rest_nothing_waits(
     runner: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deferred_drafts, "coverage_of", lambda runner: None)
+    monkeypatch.setattr(deferred_drafts, "drafter_rests", lambda *configs: False)
     assert propose(runner) is DRAFTS
     _draft_and_take(Runner.take, runner)
     assert runner.happened[1:] == ["taken"]
