@@ -30,7 +30,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from benchmarks.governor.report.tables import table
+from benchmarks.governor.markdown_table import table
 from benchmarks.governor.simulate import DRAFTERS, NOISE_FRACTION, rounded
 from benchmarks.results_file import ResultFile, add_allow_dirty, sibling
 from paceline.bench.results.environment import describe_environment

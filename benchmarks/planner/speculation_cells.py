@@ -75,7 +75,7 @@ def interleaved_cells(document: Mapping[str, Any]) -> Iterator[Cell]:
 
 
 def trace_cells(document: Mapping[str, Any], *, is_lookup: bool) -> Iterator[Cell]:
-    """The cells of a result of `benchmarks/governor/run.py`.
+    """The cells of a result of 2026-11-21, when each arm ran the whole trace on a served engine.
 
     `is_lookup` says that the drafter does not propose in every step.
     """

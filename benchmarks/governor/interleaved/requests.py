@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from benchmarks.governor.interleaved.conversations import make_long, reference_answers
 from benchmarks.governor.interleaved.phases import NUM_BATCHES, Phase, Turn
-from benchmarks.governor.trace.phases import make_long, reference_answers
 from paceline.workloads import Prompt, load_workload
 
 SHORT_PROMPT_TOKENS = 64

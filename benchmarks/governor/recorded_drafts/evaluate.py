@@ -17,6 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
+from benchmarks.governor.markdown_table import table
 from benchmarks.governor.recorded_drafts.arms import build_arm, fixed_arm
 from benchmarks.governor.recorded_drafts.machines import (
     MACHINES,
@@ -29,7 +30,6 @@ from benchmarks.governor.recorded_drafts.recordings import Recordings, read_reco
 from benchmarks.governor.recorded_drafts.replay import Replay
 from benchmarks.governor.recorded_drafts.scoring import ArmScore, Run, score_arms
 from benchmarks.governor.recorded_drafts.traces import TRACES, build_trace
-from benchmarks.governor.report.tables import table
 from benchmarks.governor.simulate import rounded
 from benchmarks.results_file import ResultFile, add_allow_dirty
 from paceline.bench.results.environment import describe_environment
