@@ -124,7 +124,6 @@ NOT_JUDGED: dict[str, str] = {
     "engine/scheduler/adaptive_scheduler.py": "tested on real engines",
     "engine/scheduler/governor_start.py": "tested on real engines",
     "governor/contract/samples.py": "data for the checks of the contract, not behaviour",
-    "governor/drafting/draft_rule.py": "declares a value",
     "governor/policy.py": "declares a protocol",
     "gateway/admission/slot_source.py": "declares a protocol",
     "gateway/proxy/services.py": "names the shared objects",

@@ -11,9 +11,8 @@ from dataclasses import asdict
 from typing import Any
 
 from paceline.governor.acceptance.per_class import ClassRows
-from paceline.governor.drafting.draft_rule import DraftRule
 from paceline.governor.drafting.drafting_round import survival_of, widths_of
-from paceline.governor.values import DraftPlan, EngineLoad, StepSample
+from paceline.governor.values import DraftPlan, DraftRule, EngineLoad, StepSample
 
 FIXED_LENGTH = 8
 _MAPS = {"greedy": (1.6, 0.6), "sampled": (0.8, 0.6), "greedy bound": (0.5, 0.6)}

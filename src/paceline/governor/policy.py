@@ -59,7 +59,8 @@ class ChoosesWidths(Protocol):
         Called after a step has drafted by the latest plan, if that had a rule, with the draft
         model's confidences, (num_requests, num_passes), and the class of each request. `limits` has
         the tokens that can be verified, (num_requests,), fewer than num_passes where a cap or a
-        grammar shortened the draft. No width may depend on the drafted tokens, so none on a limit;
-        the engine applies limits itself. Mutates the policy: it sets the price of the next step.
+        grammar shortened the draft. No width may depend on the drafted tokens, so none on a limit,
+        which the engine applies itself (see `drafting.drafting_round`). Mutates the policy: it sets
+        the price of the next step.
         """
         ...

@@ -51,8 +51,6 @@ class Parameter:
     """Whether the policy cannot be built without a value."""
     lowest: float | None = None
     highest: float | None = None
-    choices: tuple[Any, ...] = ()
-    """The only allowed values; empty for no such limit."""
     parse: Callable[[Any], Any] | None = None
     """Checks a value of the right type further and converts it; raises ValueError."""
 
@@ -75,8 +73,6 @@ class Parameter:
     @property
     def allowed(self) -> str:
         """The allowed values in words."""
-        if self.choices:
-            return " or ".join(map(repr, self.choices))
         words = _TYPE_WORDS[self.type]
         if self.lowest is not None and self.highest is not None:
             return f"{words} from {self.lowest:g} to {self.highest:g}"
@@ -108,8 +104,6 @@ class Parameter:
             ) from error
 
     def _is_in_bounds(self, value: Any) -> bool:
-        if self.choices and value not in self.choices:
-            return False
         if self.type is float and not math.isfinite(value):
             return False
         return (self.lowest is None or value >= self.lowest) and (

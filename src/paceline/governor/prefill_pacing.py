@@ -1,44 +1,38 @@
 """A bound on the prompt tokens per step, so that answers under way keep their time between tokens.
 
-A prompt computed in one piece delays every answer under way for as long as it takes. In pieces of P
-tokens beside the decodes, a step takes
+A step with P prompt tokens beside the decodes takes
 
     seconds = decode + token * P
 
-and P is the largest number for which the step takes at most objective / margin, or `ratio` times
-what the decodes take alone, whichever is more:
+and P is the largest number for which that is at most objective / margin, or `ratio` times what the
+decodes take alone, whichever is more:
 
     P = (max(objective / margin, ratio * decode) - decode) / token
 
 `decode` is a moving average of steps with as few prompt tokens as can be, and `token` one of what
-the others take beyond it, so both follow the load, the context and the draft length without knowing
-them. A step counts as twice its forecast at most: a pause of the machine says nothing about the
-next step.
+the others take beyond it, so both follow the load, the context and the draft length. A step counts
+as twice its forecast at most: a pause of the machine says nothing about the next step.
 
 - Where prompts are in every step, slower decodes would look like slower prompts, which would get
-  less and less: so after `_MOST_RICH` such steps one is lean, with as few prompt tokens as can be.
-  So are the first `_FIRST_DECODES` steps beside decodes, and one after a step with prompts in half
-  the time of decodes.
+  less and less. So a step is lean, with as few prompt tokens as can be, after `_MOST_RICH` others,
+  and after one with prompts in half the time of decodes; and so are the first `_FIRST_DECODES`.
 - Short prompts cost a GPU that reads its weights anyway next to nothing, and say little about long
   ones: a step teaches `token` in proportion to its share of P, and P is at most twice the longest
   that was computed recently beside decodes (`_SLOW_START` at first).
 - A late step with a longer chunk than any before teaches `token` at once and beyond twice.
 
-The margin is a feedback loop on the objective itself: it grows by `_RISE` with each decode step
-beyond the objective, with or without a prefill, and shrinks with each other step so slowly that the
-two balance when `_MISSES` of the steps are late. So 99 % of the steps keep the objective even when
-the forecast is wrong, as long as any P can keep it. Where there were few steps with prompts yet, a
-late one counts for more, down from `_FIRST_RISE`. Where decoding alone exceeds the objective,
-`_LEAST_TOKENS` per step are still computed, so that the queue drains.
+The margin grows by `_RISE` (at first by more) with each late decode step, with or without a
+prefill, and shrinks with each other step so slowly that the two balance when `_MISSES` of the steps
+are late. So 99 % of the steps keep the objective even when the forecast is wrong, if any P can keep
+it. Where decoding alone exceeds it, `_LEAST_TOKENS` per step are still computed: the queue drains.
 
-A ratio of 0 puts the objective above everything. With one of 3 prompts have two thirds of the time
-at least. The margin then follows only steps with prompts, and grows only where the objective bounds
-them: others are late because decodes are, and prompts would pay for that long after.
+A ratio of 0 puts the objective above everything. With another the margin follows only steps with
+prompts, and grows only where the objective bounds them: others are late because decodes are, and
+prompts would pay for that long after.
 
 Assumes that the time between two tokens of a request is the duration of a step (a request waits for
-no step but its own). References: chunked prefills under a limit on time between tokens,
-Sarathi-Serve, arXiv 2403.02310; the margin is a stochastic approximation of a quantile, Robbins and
-Monro, 1951.
+no step but its own). References: chunked prefills under such a limit, Sarathi-Serve, arXiv
+2403.02310; the margin as the stochastic approximation of a quantile, Robbins and Monro, 1951.
 """
 
 from __future__ import annotations

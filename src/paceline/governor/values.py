@@ -1,16 +1,15 @@
-"""The governor's input and output values: one step, the load, one plan.
+"""The governor's input and output values: one step, the load, one plan and its rule.
 
 All values are frozen and validate themselves. Nothing here knows vLLM.
 """
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import gt
-
-from paceline.governor.drafting.draft_rule import DraftRule
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +66,17 @@ class StepSample:
     """Requests that computed a part of their prompt and not its end: they yield no token."""
 
     def __post_init__(self) -> None:
-        _check_verdicts(self.drafted, self.accepted)
+        num_judged = len(self.drafted)
+        if len(self.accepted) != num_judged:
+            raise ValueError(
+                f"drafted has {num_judged} entries, accepted {len(self.accepted)}; "
+                "both need one per judged request"
+            )
+        if any(map(gt, self.accepted, self.drafted)) or min(self.accepted, default=0) < 0:
+            raise ValueError(
+                f"accepted is {self.accepted}; each entry must be 0 to its entry in drafted, "
+                f"{self.drafted}"
+            )
         for name in (
             "num_requests",
             "requested_draft_length",
@@ -88,21 +97,13 @@ class StepSample:
                 f"verified_draft_tokens is {self.verified_draft_tokens}; "
                 f"it must be at least the sum of drafted, {sum(self.drafted)}"
             )
-        if self.judged and len(self.judged) != len(self.drafted):
-            raise ValueError(
-                f"judged has {len(self.judged)} entries, drafted {len(self.drafted)}; "
-                "it needs one per judged request, or none at all"
-            )
-        if self.requested and len(self.requested) != len(self.drafted):
-            raise ValueError(
-                f"requested has {len(self.requested)} entries, drafted {len(self.drafted)}; "
-                "it needs one per judged request, or none at all"
-            )
-        if self.classes and len(self.classes) != len(self.drafted):
-            raise ValueError(
-                f"classes has {len(self.classes)} entries, drafted {len(self.drafted)}; "
-                "it needs one per judged request, or none at all"
-            )
+        for name in ("judged", "requested", "classes"):
+            num_entries = len(getattr(self, name))
+            if num_entries not in (0, num_judged):
+                raise ValueError(
+                    f"{name} has {num_entries} entries, drafted {num_judged}; "
+                    "it needs one per judged request, or none at all"
+                )
         if self.confidences and tuple(map(len, self.confidences)) != self.drafted:
             raise ValueError(
                 "confidences needs one entry for each token of drafted, or none at all"
@@ -187,6 +188,30 @@ def longest_allowed(draft_length: int, *, allowed: tuple[int, ...] | None) -> in
 
 
 @dataclass(frozen=True, slots=True)
+class DraftRule:
+    """When drafting ends, and which drafts are verified: a token is, if its chance of being reached
+    and accepted is worth its time.
+
+    Fixed before a step drafts, and sent to the workers with it (see `drafting.drafting_round`).
+    """
+
+    maps: Mapping[str, tuple[float, float]]
+    """Intercept and slope of the map from confidence to acceptance, by class of request (see
+    `acceptance.confidence_map`)."""
+    least_survival: float
+    """The chance that a token must have to be verified: the price, in tokens, of verifying it."""
+    pass_tokens: tuple[float, ...]
+    """Tokens that are worth the time of the second, third, … pass of the draft model, shape
+    (max_draft_length - 1,)."""
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.least_survival < math.inf:
+            raise ValueError(
+                f"least_survival is {self.least_survival}; it must be finite and not negative"
+            )
+
+
+@dataclass(frozen=True, slots=True)
 class DraftPlan:
     """The draft length for the next proposal, with the reason."""
 
@@ -202,15 +227,3 @@ class DraftPlan:
     def __post_init__(self) -> None:
         if self.draft_length < 0:
             raise ValueError(f"draft_length is {self.draft_length}; it must be 0 (off) or more")
-
-
-def _check_verdicts(drafted: tuple[int, ...], accepted: tuple[int, ...]) -> None:
-    if len(drafted) != len(accepted):
-        raise ValueError(
-            f"drafted has {len(drafted)} entries, accepted {len(accepted)}; "
-            "both need one per judged request"
-        )
-    if any(map(gt, accepted, drafted)) or min(accepted, default=0) < 0:
-        raise ValueError(
-            f"accepted is {accepted}; each entry must be 0 to its entry in drafted, {drafted}"
-        )

@@ -14,7 +14,7 @@ from paceline.engine.compat.executor import patch_workers
 from paceline.engine.compat.wrapping import mark_of
 from paceline.engine.worker import early_stop
 from paceline.engine.worker.draft_orders import DraftOrder
-from paceline.governor.drafting.draft_rule import DraftRule
+from paceline.governor.values import DraftRule
 
 pytestmark = pytest.mark.engine
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from paceline.governor.values import DraftPlan, EngineLoad, StepSample
+from paceline.governor.values import DraftPlan, DraftRule, EngineLoad, StepSample
 
 SAMPLE = StepSample(
     num_requests=3,
@@ -82,7 +82,17 @@ def test_an_impossible_plan_is_refused() -> None:
         DraftPlan(-1, "planted")
 
 
-@pytest.mark.parametrize("value", [SAMPLE, LOAD, DraftPlan(0, "planted")])
+@pytest.mark.parametrize("least_survival", [-0.1, float("inf"), float("nan")])
+def test_an_impossible_rule_is_refused(least_survival: float) -> None:
+    with pytest.raises(ValueError, match="it must be finite and not negative"):
+        DraftRule({}, least_survival, ())
+
+
+def test_a_rule_may_verify_everything() -> None:
+    assert DraftRule({}, 0.0, ()).least_survival == 0.0
+
+
+@pytest.mark.parametrize("value", [SAMPLE, LOAD, DraftPlan(0, "planted"), DraftRule({}, 0.0, ())])
 def test_values_do_not_change_and_take_no_other_fields(value: Any) -> None:
     with pytest.raises(FrozenInstanceError):
         setattr(value, next(iter(type(value).__dataclass_fields__)), 1)

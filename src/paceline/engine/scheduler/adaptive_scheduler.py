@@ -4,8 +4,9 @@
         --scheduler-cls paceline.engine.AdaptiveScheduler
 
 vLLM takes one class name for synchronous and asynchronous scheduling; `AdaptiveScheduler` creates
-the one that the configuration asks for. This module only overrides the methods of vLLM's scheduler;
-`governor_driver` and `prefill_pacing` do the work.
+the one that the configuration asks for. This module overrides methods of vLLM's scheduler;
+`governor_driver` and `prefill_pacing` do the work. At the start it also checks the kernels of the
+linear layers, and may forbid white space in JSON (`compact_json`).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ The socket belongs to vLLM's engine-core process; `governor_channel` is a client
 JSON object and gets one line as answer; a connection may send many:
 
     {"op": "state"}                                        → {"ok": true, "state": {…}}
-    {"op": "set", "policy": …, "draft_length": …, "ceiling": …}
+    {"op": "set", "policy": …, "policy_parameters": …, "draft_length": …, "ceiling": …}
                                     → {"ok": true, "state": {…}} or {"ok": false, "error": "…"}
     {"op": "record", "action": "start"|"status"|"stop"|"delete", "max_bytes": …, "max_seconds": …,
      "vary_draft_length": …}        → the same, with the status of the recording as state

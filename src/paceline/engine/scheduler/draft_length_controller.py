@@ -20,9 +20,8 @@ from paceline.engine.scheduler.settings import PluginSettings, check_policy_para
 from paceline.engine.scheduler.step_statistics import StepStatistics
 from paceline.governor.acceptance.confidence_map import Floats
 from paceline.governor.costs.cost_table import CostTable
-from paceline.governor.drafting.draft_rule import DraftRule
 from paceline.governor.policy import ChoosesWidths, KnowsStepTime, Policy
-from paceline.governor.values import DraftPlan, EngineLoad, StepSample, longest_allowed
+from paceline.governor.values import DraftPlan, DraftRule, EngineLoad, StepSample, longest_allowed
 from paceline.policy_registry import create_policy
 
 logger = logging.getLogger("vllm.paceline.controller")
@@ -146,7 +145,6 @@ class DraftLengthController:
         return self._plan.draft_length
 
     def ceiling(self) -> int:
-        """Return the ceiling in force."""
         return self._ceiling
 
     def set(self, command: Mapping[str, Any]) -> None:

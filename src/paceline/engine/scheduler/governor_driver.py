@@ -37,7 +37,8 @@ tokens."""
 
 
 class GovernorDriver:
-    """Drives one scheduler's governor. All methods but `state` and `set` run in its thread."""
+    """Drives one scheduler's governor. All methods but `state`, `set` and `record` run in its
+    thread."""
 
     def __init__(
         self,

@@ -174,7 +174,6 @@ class SchedulerPacing:
         return min(num_decoding + draft_tokens + prompts, self._configured_budget), chunk
 
     def step_scheduled(self, output: Any) -> None:
-        """Note the scheduled step."""
         if self._has_failed or not output.num_scheduled_tokens:
             return
         with self._off_after_error("with a scheduled step"):

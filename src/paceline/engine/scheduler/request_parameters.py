@@ -71,7 +71,6 @@ def cap_of(sampling_params: Any, *, reproducible_seeds: bool = False) -> int | N
 
 
 def class_of(sampling_params: Any) -> str:
-    """Return the class of a request with these parameters of vLLM."""
     if sampling_params is None:
         return "greedy"  # a pooling request, which produces no tokens
     name = "sampled" if sampling_params.temperature > 0 else "greedy"

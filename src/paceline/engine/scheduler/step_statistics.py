@@ -1,16 +1,12 @@
-"""Count what the steps of one engine drafted and took, and log changes of its draft length.
+"""Count what the steps of one engine drafted and took, and changes of its draft length.
 
 For display and for `paceline doctor`: no policy reads it. The table of costs is the one measured at
 the start, without the corrections that a policy learns, and all policies are compared with it,
 `fixed` and `off` too.
-
-Each log line has the reason of the change. At most one line is written per `_STEPS_BETWEEN_LINES`
-steps; it says how many changes it covers. A length tried only to explore is not a change.
 """
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -19,9 +15,6 @@ from paceline.governor.costs.cost_model import CostModel
 from paceline.governor.costs.cost_table import CostTable
 from paceline.governor.values import DraftPlan, StepSample
 
-logger = logging.getLogger("vllm.paceline.telemetry")
-
-_STEPS_BETWEEN_LINES = 20
 _RECENT_KEEP = 0.98
 """Weight kept per step in recent rates: a memory of about 50 steps, a few seconds of decoding.
 Chosen empirically."""
@@ -49,30 +42,19 @@ class StepStatistics:
         self._settled_length: int | None = None
         self._num_changes = 0
         self._last_change_reason: str | None = None
-        self._steps_since_line = _STEPS_BETWEEN_LINES
-        self._changes_since_line = 0
 
     def planned(self, plan: DraftPlan, *, is_safe_plan: bool) -> None:
-        """Note the plan of the step that was just scheduled."""
+        """Note the plan of the step that was just scheduled.
+
+        A length tried only to explore is not a change.
+        """
         self._plan, self._is_safe_plan = plan, is_safe_plan
-        self._steps_since_line += 1
         if plan.is_exploring or plan.draft_length == self._settled_length:
             return
-        before, self._settled_length = self._settled_length, plan.draft_length
-        if before is None:
-            return
-        self._num_changes += 1
-        self._last_change_reason = plan.reason
-        self._changes_since_line += 1
-        if self._steps_since_line >= _STEPS_BETWEEN_LINES:
-            logger.info(
-                "Governor: draft length %d -> %d: %s (changes since the last line: %d)",
-                before,
-                plan.draft_length,
-                plan.reason,
-                self._changes_since_line,
-            )
-            self._steps_since_line = self._changes_since_line = 0
+        if self._settled_length is not None:
+            self._num_changes += 1
+            self._last_change_reason = plan.reason
+        self._settled_length = plan.draft_length
 
     def count_drafts(self, drafted: Sequence[int], accepted: Sequence[int]) -> None:
         """Count a step's verified drafts, one entry per request, as vLLM's own metrics do."""

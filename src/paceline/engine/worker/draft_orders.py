@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from paceline.governor.acceptance.confidence_map import Floats
-from paceline.governor.drafting.draft_rule import DraftRule
+from paceline.governor.values import DraftRule
 
 ORDER = "paceline_draft_order"
 """On the scheduler output: a `DraftOrder`, in steps that report confidences."""

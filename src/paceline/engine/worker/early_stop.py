@@ -118,7 +118,12 @@ class _StepPasses:
         if self._round is not None and not self._failure:
             with self._noting_failure():
                 wants_more = self._round.wants_more()
-        return wants_more if self._group is None else _answer_of_first(self._group, wants_more)
+        if self._group is None:
+            return wants_more
+        import torch
+
+        answer = torch.tensor([wants_more], dtype=torch.uint8, device=self._group.device)
+        return bool(self._group.broadcast(answer, src=0).item())
 
     def proposal(self) -> tuple[Any, Any]:
         """Tokens (num_requests, num_passes), and their probabilities, (num_requests, num_passes,
@@ -171,13 +176,6 @@ def _tensor_parallel_group() -> Any:
 
     group = get_tp_group()
     return None if group.world_size == 1 else group
-
-
-def _answer_of_first(group: Any, wants_more: bool) -> bool:
-    import torch
-
-    answer = torch.tensor([wants_more], dtype=torch.uint8, device=group.device)
-    return bool(group.broadcast(answer, src=0).item())
 
 
 def _sample_draft_tokens(stock: Any, drafter: Any, *arguments: Any) -> Any:

@@ -6,9 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 
 from paceline.governor.acceptance.confidence_map import Floats
-from paceline.governor.drafting.draft_rule import DraftRule
 from paceline.governor.policy import ChoosesWidths, Policy
-from paceline.governor.values import DraftPlan, EngineLoad, StepSample
+from paceline.governor.values import DraftPlan, DraftRule, EngineLoad, StepSample
 
 MakePolicy = Callable[[], Policy]
 """Builds a new policy, which shares nothing with those built before."""
@@ -19,7 +18,6 @@ class Broken(Exception):
 
 
 def build(make_policy: MakePolicy) -> Policy:
-    """A new policy."""
     try:
         return make_policy()
     except Exception as error:
@@ -27,7 +25,6 @@ def build(make_policy: MakePolicy) -> Policy:
 
 
 def observe(policy: Policy, sample: StepSample, when: str) -> None:
-    """Show it one sample."""
     try:
         policy.observe(sample)
     except Exception as error:

@@ -50,11 +50,11 @@ def keeps_widths_within_the_drafts(make_policy: MakePolicy, ceiling: int) -> Non
 
 
 def chooses_widths_before_the_tokens(make_policy: MakePolicy, ceiling: int) -> None:
-    """Whether token j is verified follows from what is known before it is drawn.
+    """Whether token j is verified follows from what is known before it is drawn
+    (`drafting.drafting_round`).
 
     Two policies with the same past get confidences that agree in the first passes only, and other
-    limits, since a grammar cuts a draft by its tokens. What they keep of those passes must agree;
-    else the emitted tokens would not follow the target's law.
+    limits, since a grammar cuts a draft by its tokens. What they keep of those passes must agree.
     """
     for num_steps in range(0, _NUM_STEPS, 4):
         known = 1 + num_steps % max(ceiling - 1, 1)

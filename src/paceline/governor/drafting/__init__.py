@@ -1,4 +1,4 @@
 """Ending drafts early, and verifying a part of them, by how sure the draft model is.
 
-For other packages: `drafting_round` and `draft_rule.DraftRule`.
+For other packages: `drafting_round.DraftingRound`.
 """

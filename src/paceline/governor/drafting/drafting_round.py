@@ -26,7 +26,7 @@ import numpy as np
 
 from paceline.governor.acceptance.confidence_map import Floats, Ints, logits_of, sigmoid
 from paceline.governor.acceptance.per_class import ClassRows
-from paceline.governor.drafting.draft_rule import DraftRule
+from paceline.governor.values import DraftRule
 
 _NEXT_INTERCEPT, _NEXT_SLOPE = 0.3, 0.8
 """Fitted on recorded drafts; learning them online gained nothing."""

@@ -7,8 +7,8 @@ The best set of tokens to verify is the q most probable ones, with q the maximum
 over all tokens that were drafted, with n requests that yield a token. The survival of the last
 token of that set is what a token must have to be worth its time: the price. It is right also where
 the costs have a stair or a bend, where one more token costs nothing up to some number, and much
-beyond it. A price computed from this step's own drafts would depend on tokens that it judges, so
-the price of one step applies in the next one.
+beyond it. The price of one step applies in the next one, for drafting to be lossless
+(`drafting_round`).
 
     log(price) += gain * (log(price of this step) - log(price))
 
@@ -28,7 +28,7 @@ import numpy as np
 
 from paceline.governor.acceptance.confidence_map import Floats, Ints
 from paceline.governor.costs.cost_table import LEAST_STEP_S, LoadCosts, at
-from paceline.governor.drafting.draft_rule import DraftRule
+from paceline.governor.values import DraftRule
 
 # All chosen empirically on recorded drafts.
 _GAIN = 0.3
@@ -101,8 +101,7 @@ class WidthPrice:
             price = float(rates[best]) * further_s / more
             least, most = (0.0, falling[-1]) if number else (falling[0], 1.0)
             price = min(max(price, float(least)), float(most))
-        logs = (math.log(max(value, _LEAST_PRICE)) for value in (self._price, price))
-        before, now = logs
+        before, now = (math.log(max(value, _LEAST_PRICE)) for value in (self._price, price))
         self._price = math.exp(before + _GAIN * (now - before))
         self.rate += _GAIN * (float(rates[best]) - self.rate)
 

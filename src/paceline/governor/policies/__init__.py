@@ -1,1 +1,1 @@
-"""The built-in policies, one module each; `builtin` finds them."""
+"""The built-in policies, one module each; `builtin` lists them."""

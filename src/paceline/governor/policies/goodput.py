@@ -31,13 +31,12 @@ from paceline.governor.acceptance.per_class import ANY_CLASS, ClassRows
 from paceline.governor.costs.cost_model import CostModel
 from paceline.governor.costs.cost_table import CostTable, LoadCosts, at
 from paceline.governor.costs.prompt_share import PromptShare
-from paceline.governor.drafting.draft_rule import DraftRule
 from paceline.governor.drafting.drafting_round import survival_of, widths_of
 from paceline.governor.drafting.width_price import WidthPrice
 from paceline.governor.forecast import StepForecast, make_forecast
 from paceline.governor.policies.undrafted_pause import UndraftedPause
 from paceline.governor.policy_definition import PolicyDefinition
-from paceline.governor.values import DraftPlan, EngineLoad, StepSample
+from paceline.governor.values import DraftPlan, DraftRule, EngineLoad, StepSample
 
 _SHOWN_POSITIONS = 4
 _LEARNED_REQUESTS = 16

@@ -1,32 +1,24 @@
 """A policy that keeps the slowest answers fast.
 
-It minimises the P99, over answers, of the time per output token: from an answer's first token to
-its last, per token after the first. With X the tokens that a step yields to a request, a length k
-gives
+It minimises the P99, over answers, of the time per output token after the first. With X the tokens
+that a step yields to a request, a length k gives
 
     mean(k)     = E[X] = 1 + S_1 + … + S_k,      S_j: chance that j draft tokens are accepted
     variance(k) = Var[X] = S_1 + 3 S_2 + … + (2k - 1) S_k - (S_1 + … + S_k)²
     slowest(k)  = mean(k) - 2.33 sqrt(share * variance(k)), at least 1     (share: see `dispersion`)
     objective   = seconds(k) / slowest(k)
 
-A fraction `share` of the variance is a lasting difference between requests; the rest is chance,
-which averages out over the steps of an answer. The lasting part is assumed normal, and 2.33 is the
-distance of the normal distribution's 1st percentile; a request gets one token per step even when
-every draft is rejected. Where all requests are alike, the objective equals goodput's. Where some
-are hard, their rate decides, and the gain that the easy requests would have from longer drafts is
-given up.
-
-While requests wait for a slot the objective is goodput: they wait until others end, and a wait
+A fraction `share` of the variance is a lasting difference between requests, assumed normal (2.33 is
+the distance of its 1st percentile) and equal at every length; the rest averages out over an answer.
+Without a draft accepted, a request still gets one token per step. Where all requests are alike, the
+objective equals goodput's; where some are hard, their rate decides. With one request at a time the
+share is unknown and taken as 0. While requests wait for a slot the objective is goodput: a wait
 weighs more than any draft length.
 
-The objective is not the P99 over all gaps between two tokens, where the tokens of one chunk have a
-gap of 0. That percentile is nearly always lowest at draft length 0, since a step takes longer the
-more is drafted in it, and one gap in 100 is a whole step at any length (measured:
-docs/experiments/latency-policy.md). To bound it, set an objective for it (`max_step_s`): it is a
-constraint here as in `goodput`.
-
-Assumes that the lasting share is the same at every length. With one request at a time it is
-unknown and taken as 0.
+The objective is not the P99 over all gaps between two tokens, which are 0 inside a chunk: that is
+nearly always lowest at length 0, since a step takes longer the more it drafts, and one gap in 100
+is a whole step at any length (measured: docs/experiments/latency-policy.md). `max_step_s` bounds
+it, as in `goodput`.
 """
 
 from __future__ import annotations

@@ -1,25 +1,22 @@
 """How long nothing is drafted before a test draft shows whether that is still right.
 
-A test draft costs time, and waiting costs the gain that a changed text would bring. With the cost c
-of a test in steps, the gain g of knowing how easy the text is (`gain_of_knowing`), and a text that
-changes every m steps in the mean, the sum of both per step is least at
+With the cost c of a test in steps (what a draft model at rest must catch up with is part of it),
+the gain g of knowing how easy the text is (`gain_of_knowing`), and a text that changes every m
+steps in the mean, the cost of tests and the gain missed between them are together least at
 
     pause = sqrt(2 c m / g)  steps
 
 A change is likely when twice or half as many requests run as before, or a class of requests joins
-that was not there. Then a test follows at once if it pays within `_HORIZON` steps, and the pause
-begins again at a sixteenth of the above and doubles with every test. A load that changes all the
-time has such a test once in a quarter of the pause.
+that was not there. Then a test follows at once if it pays within `_HORIZON` steps and none did so
+for a quarter of the pause. The pause begins again at a sixteenth and doubles with every test.
 
-In a batch of one request a test is one verdict, and one per pause would take thousands of steps to
-show that the text is easy now. So tests follow each other while they speak for a change: while the
-sum of log-likelihood ratios, of the acceptance from which on drafting pays against the expected
-one, is positive (the CUSUM test of Page, 1954). Each one lengthens the next pause as if it had
-waited.
+In a batch of one a test is one verdict, and one per pause would take thousands of steps to show
+that the text is easy now. So tests follow each other while the sum of log-likelihood ratios, of the
+acceptance from which on drafting pays against the expected one, is positive (the CUSUM test of
+Page, 1954). Each one lengthens the next pause as if it had waited.
 
-The cost of a test includes what a draft model that rests at length 0 must catch up with, learned
-from the steps that did so. Where no costs were measured, a test also shows what drafting costs: the
-gain counts as `_LEAST_GAIN` at least.
+Where no costs were measured, a test also shows what drafting costs: the gain counts as
+`_LEAST_GAIN` at least.
 """
 
 from __future__ import annotations

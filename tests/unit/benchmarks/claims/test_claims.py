@@ -119,13 +119,13 @@ def test_every_planted_wrong_figure_is_found(module: DocumentClaims) -> None:
         ("README.md", "chaos-real-kills-", ("total", "num_requests")),
         (
             "README.md",
-            "governor-interleaved-twin-model-trace-2026-11-22.json.gz",
+            "governor-interleaved-twin-model-campaign-2026-11-30.json.gz",
             ("runs", 5, "seconds"),
         ),
         (
             "docs/experiments/shifting-trace.md",
-            "governor-bundled-ngram-2026-11-21.json.gz",
-            ("runs", 0, "phases", 3, "tokens"),
+            "governor-interleaved-twin-model-campaign-2026-11-30.json.gz",
+            ("runs", 0, "seconds"),
         ),
         (
             "docs/experiments/gateway.md",

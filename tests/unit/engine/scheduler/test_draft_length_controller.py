@@ -12,8 +12,7 @@ import pytest
 from paceline.engine.scheduler.draft_length_controller import DraftLengthController
 from paceline.engine.scheduler.engine_abilities import EngineAbilities
 from paceline.engine.scheduler.settings import PluginSettings
-from paceline.governor.drafting.draft_rule import DraftRule
-from paceline.governor.values import DraftPlan, EngineLoad
+from paceline.governor.values import DraftPlan, DraftRule, EngineLoad
 from unit.engine.scheduler.controllers import (
     LOAD,
     FailingPolicy,

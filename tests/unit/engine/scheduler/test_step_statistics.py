@@ -1,4 +1,4 @@
-"""The counters and log lines of an engine's steps, partly through the controller that has them."""
+"""The counters of an engine's steps, partly through the controller that has them."""
 
 from __future__ import annotations
 
@@ -72,27 +72,6 @@ def test_time_under_the_safe_plan_is_counted() -> None:
     controller.plan(LOAD)
     controller.observe(make_sample())
     assert controller.state()["safe_plan_seconds_total"] == pytest.approx(0.05)
-
-
-def test_changes_are_logged_with_reasons_at_a_limited_rate(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """The length changes at every step: a line at the first change, then one per 20 steps."""
-    plans = [DraftPlan(step % 2, f"because of {step}") for step in range(42)]
-    controller = DraftLengthController(
-        PluginSettings(),
-        EngineAbilities(8, "draft_model"),
-        make_policy=lambda name, **_: Planned(*plans),
-    )
-    caplog.set_level("INFO", logger="vllm.paceline.telemetry")
-    for _ in plans:
-        controller.plan(LOAD)
-    lines = [record.getMessage() for record in caplog.records]
-    assert lines == [
-        "Governor: draft length 0 -> 1: because of 1 (changes since the last line: 1)",
-        "Governor: draft length 0 -> 1: because of 21 (changes since the last line: 20)",
-        "Governor: draft length 0 -> 1: because of 41 (changes since the last line: 20)",
-    ]
 
 
 def planning(*plans: DraftPlan) -> DraftLengthController:

@@ -14,9 +14,8 @@ import pytest
 
 from paceline.governor.acceptance.confidence_map import Floats
 from paceline.governor.contract import find_broken_promises
-from paceline.governor.drafting.draft_rule import DraftRule
 from paceline.governor.policies.fixed import FixedPolicy
-from paceline.governor.values import DraftPlan, EngineLoad, StepSample, longest_allowed
+from paceline.governor.values import DraftPlan, DraftRule, EngineLoad, StepSample, longest_allowed
 from paceline.policy_registry import PolicyContractError, check_policy
 
 MAX = 4

@@ -11,8 +11,8 @@ import pytest
 
 from paceline.governor.acceptance.per_class import ClassRows
 from paceline.governor.drafting import drafting_round as module
-from paceline.governor.drafting.draft_rule import DraftRule
 from paceline.governor.drafting.drafting_round import DraftingRound, survival_of, widths_of
+from paceline.governor.values import DraftRule
 
 SAME = {"greedy": (0.0, 1.0)}
 """The chance of acceptance is the confidence."""

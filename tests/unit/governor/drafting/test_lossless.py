@@ -14,9 +14,9 @@ import pytest
 
 from paceline.governor.acceptance.per_class import ClassRows
 from paceline.governor.contract.samples import rich_load
-from paceline.governor.drafting.draft_rule import DraftRule
 from paceline.governor.drafting.drafting_round import DraftingRound, survival_of, widths_of
 from paceline.governor.policies.goodput import GoodputPolicy
+from paceline.governor.values import DraftRule
 from unit.governor.drafting.emission import (
     Drafted,
     Keeping,

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from paceline.governor.costs.cost_table import LoadCosts
-from paceline.governor.drafting.draft_rule import DraftRule
 from paceline.governor.drafting.width_price import WidthPrice
+from paceline.governor.values import DraftRule
 
 SURVIVAL = np.array([0.9, 0.6, 0.4, 0.8, 0.3, 0.1])
 """Of two requests. Sorted: 0.9, 0.8, 0.6, 0.4, 0.3, 0.1."""

@@ -27,7 +27,7 @@ from paceline.policy_simulator.traffic.phases import (
 
 MAX = 8
 _VALUES: dict[str, Any] = {"schedule": [[1, 4, 5], [5, 32, 2], [33, 512, 0]], "draft_length": 3}
-"""Values for parameters that declare neither a default nor choices nor a lowest value."""
+"""Values for parameters that declare neither a default nor a lowest value."""
 
 
 def parameters_of(name: str) -> dict[str, Any]:
@@ -40,9 +40,9 @@ def parameters_of(name: str) -> dict[str, Any]:
 
 def _value(parameter: Parameter) -> Any:
     """A value that the declaration allows, so that a new parameter needs no entry here."""
-    declared = (_VALUES.get(parameter.name), parameter.default, *parameter.choices)
     lowest = None if parameter.lowest is None else parameter.type(parameter.lowest)
-    found = next((value for value in (*declared, lowest) if value is not None), None)
+    declared = (_VALUES.get(parameter.name), parameter.default, lowest)
+    found = next((value for value in declared if value is not None), None)
     assert found is not None, f"parameter {parameter.name}: add a value to _VALUES"
     return found
 

@@ -12,8 +12,7 @@ import pytest
 from paceline.engine.scheduler.governor_driver import GovernorDriver
 from paceline.engine.scheduler.reported_drafts import choose_widths
 from paceline.engine.worker.draft_orders import ORDER, REPORT, DraftReport
-from paceline.governor.drafting.draft_rule import DraftRule
-from paceline.governor.values import DraftPlan
+from paceline.governor.values import DraftPlan, DraftRule
 from unit.engine.scheduler.driver.fakes import (
     Output,
     Recorder,
