@@ -5,7 +5,8 @@ repeat is run by all arms in shuffled order, on the same requests, in slices of 
 slice the next arm continues, and the other engines are idle. So other load on the machine affects
 all arms alike. The clocks of a paused engine stand still, so its policy sees no pause. The policies
 see the phases as one shifting trace and keep what they learned. `none#again` is a second engine
-without speculation; its ratio to `none` is the noise of the comparison.
+without speculation; its ratio to `none` is the noise of the comparison. Two equal engines differ as
+long as they live: resume a result after every repeat, which starts them anew in another order.
 
 The work of a phase is fixed: REQUESTS * steps output tokens, from a closed loop, timed from the
 moment all slots are decoding. `benchmarks/governor/interleaved/` has the parts; `phases.py` and
@@ -101,7 +102,7 @@ def run(arguments: argparse.Namespace) -> Path:
 
     with (
         tempfile.TemporaryDirectory(prefix="interleaved-") as logs,
-        running_engines(arms, options, Path(logs)) as engines,
+        running_engines(arms, options, Path(logs), seed=len(document["runs"])) as engines,
     ):
         document["memory_bytes"] = {name: one.memory_bytes() for name, one in engines.items()}
         print(f"memory: {sum(document['memory_bytes'].values()) / 1e9:.1f} GB", flush=True)

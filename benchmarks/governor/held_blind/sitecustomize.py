@@ -15,7 +15,7 @@ def _hold_at_zero(self: GovernorDriver, scheduler: Any, output: Any) -> None:
     output.num_spec_tokens_to_schedule = 0
 
 
-def _do_nothing(self: GovernorDriver, *arguments: Any) -> None:
+def _do_nothing(self: GovernorDriver, *arguments: Any, **named: Any) -> None:
     pass
 
 

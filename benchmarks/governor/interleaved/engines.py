@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -167,10 +168,15 @@ class Engine:
 
 @contextmanager
 def running_engines(
-    arms: Sequence[Arm], options: EngineOptions, logs: Path
+    arms: Sequence[Arm], options: EngineOptions, logs: Path, *, seed: int
 ) -> Iterator[dict[str, Engine]]:
-    """All engines by arm, ready; all end with the context."""
+    """All engines by arm, ready; all end with the context.
+
+    They start in the order that `seed` draws: of two equal engines, the one that started first was
+    slower by 3 to 8 % as long as both lived.
+    """
     engines: dict[str, Engine] = {}
+    arms = random.Random(f"start {seed}").sample(arms, len(arms))
     with ExitStack() as stack:
         for first in range(0, len(arms), _STARTED_TOGETHER):
             batch = arms[first : first + _STARTED_TOGETHER]

@@ -10,10 +10,9 @@ from benchmarks.governor.recorded_drafts.machines import DraftingMode, Machine, 
 from benchmarks.governor.recorded_drafts.recordings import MAX_DRAFT_TOKENS, Floats
 from benchmarks.governor.recorded_drafts.replay import Batch, Drafts, StepResult
 from paceline.governor.acceptance.confidence_map import sigmoid
-from paceline.governor.drafting.draft_rule import DraftRule
 from paceline.governor.drafting.drafting_round import DraftingRound
 from paceline.governor.policy import ChoosesWidths, Policy
-from paceline.governor.values import EngineLoad, StepSample
+from paceline.governor.values import DraftRule, EngineLoad, StepSample
 
 
 class GovernedArm:
