@@ -7,12 +7,13 @@ import re
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from losslessness.engine_host import EngineHost
 from losslessness.prompts import stdlib_prompts
 
 from paceline.demo import draft_path, target_path
-from paceline.governor.costs.cost_table import CostTable, table_from
+from paceline.governor.costs.cost_table import CostTable
 
 pytestmark = pytest.mark.engine
 
@@ -49,7 +50,7 @@ def served(host: EngineHost) -> tuple[list[list[int]], dict[str, Any]]:
 
 def stored_table(folder: Path) -> CostTable:
     [file] = folder.iterdir()
-    return table_from(json.loads(file.read_text())["table"])
+    return msgspec.convert(json.loads(file.read_text())["table"], CostTable)
 
 
 def test_costs_are_measured_once_and_what_is_served_stays_the_same(tmp_path: Path) -> None:

@@ -9,27 +9,16 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from typing import Any
+from typing import Any, get_args
 
-from paceline.engine.compat.hook import HookFacts, VllmHook, is_judged_by_body, judge_hook
-from paceline.engine.compat.register import REGISTER
-
-_PARTS_ELSEWHERE = (
-    "rust_front_end",
-    "seeded_generator",
-    "thinking_budget",
-    "min_tokens",
-    "pipeline_stages",
-    "undrafted_requests",
-    "resting_draft",
-    "plain_sampling",
-    "early_stop",
-    "deferred_drafts",
-    "v2_draft_length",
-    "trimmed_drafts",
-    "trial_steps",
-    "worker",
+from paceline.engine.compat.hook import (
+    CorePart,
+    HookFacts,
+    VllmHook,
+    is_judged_by_body,
+    judge_hook,
 )
+from paceline.engine.compat.register import REGISTER
 
 
 def check_hook(hook: VllmHook) -> str:
@@ -61,11 +50,8 @@ def check_hooks(*parts: str) -> dict[str, str]:
     Only the targets of the named parts are imported. Without arguments, all parts are checked
     except those whose modules only workers and front ends load.
     """
-    return {
-        hook.name: check_hook(hook)
-        for hook in REGISTER
-        if (hook.part in parts if parts else hook.part not in _PARTS_ELSEWHERE)
-    }
+    checked = parts or get_args(CorePart)
+    return {hook.name: check_hook(hook) for hook in REGISTER if hook.part in checked}
 
 
 def unfit_for(part: str, found: dict[str, str]) -> str:

@@ -15,6 +15,16 @@ VLLM_REPOSITORY = "https://github.com/vllm-project/vllm"
 VLLM_FILES = f"{VLLM_REPOSITORY}/blob/v{INSTALLED}/vllm"
 
 FactKind = Literal["parameters", "fields", "mentions", "missing"]
+CorePart = Literal[
+    "governor",
+    "captured_lengths",
+    "sampler_check",
+    "cpu_sampler",
+    "cpu_top_k",
+    "prefill_pacing",
+    "calibration",
+]
+"""A part that the engine core checks when it starts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +38,7 @@ class VllmHook:
     """For a callable: its parameters, in order. For a class: annotated fields it must have. For an
     `__init__`, or where `is_body` is set: names that the body must mention."""
     part: Literal[
-        "governor",
-        "captured_lengths",
-        "sampler_check",
-        "cpu_sampler",
-        "cpu_top_k",
+        CorePart,
         "seeded_generator",
         "thinking_budget",
         "min_tokens",
@@ -43,19 +49,23 @@ class VllmHook:
         "plain_sampling",
         "early_stop",
         "deferred_drafts",
-        "prefill_pacing",
         "v2_draft_length",
         "trimmed_drafts",
-        "calibration",
         "trial_steps",
         "worker",
     ]
     """The part of Paceline that is switched off when the hook does not fit. `worker` is no part:
     its hooks are in modules that the engine core should not load, so only tests check them."""
     purpose: str
-    upstream: str
     remove_when: str
+    upstream: str = ""
+    """The change or issue that the hook concerns; if not given, the file of the target."""
     is_body: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.upstream:
+            module = self.target.partition(":")[0].removeprefix("vllm.")
+            object.__setattr__(self, "upstream", f"{VLLM_FILES}/{module.replace('.', '/')}.py")
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,10 +18,11 @@ _PLATFORM_METHOD = "register_triton_kernel_overrides"
 _CALLBACKS = "__paceline_callbacks__"
 
 
-def when_model_runner_loads(callback: Callable[[], None]) -> bool:
+def when_model_runner_loads(callback: Callable[[], None], module: str) -> bool:
     """Register `callback` to run in this process's workers; return whether it was registered.
 
-    A callback that is registered twice runs once. Returns False on platforms other than CPUs.
+    `module` names it in the log. A callback that is registered twice runs once. Returns False on
+    platforms other than CPUs.
     """
     from vllm.platforms import current_platform
 
@@ -36,25 +37,24 @@ def when_model_runner_loads(callback: Callable[[], None]) -> bool:
             _PLATFORM_METHOD,
         )
         return False
-    callbacks: list[Callable[[], None]] | None = getattr(stock, _CALLBACKS, None)
+    callbacks: dict[Callable[[], None], str] | None = getattr(stock, _CALLBACKS, None)
     if callbacks is None:
-        callbacks = []
+        callbacks = {}
         registered = callbacks
 
         @functools.wraps(stock)
         def with_callbacks() -> None:
             stock()
-            for each in registered:
+            for each, its_module in registered.items():
                 try:
                     each()
                 except Exception:  # vLLM's worker must start without Paceline too
                     logger.exception(
                         "Paceline: %s failed to patch the model runner; it runs unpatched",
-                        each.__module__,
+                        its_module,
                     )
 
         setattr(with_callbacks, _CALLBACKS, callbacks)
         setattr(platform, _PLATFORM_METHOD, staticmethod(with_callbacks))
-    if callback not in callbacks:
-        callbacks.append(callback)
+    callbacks.setdefault(callback, module)
     return True

@@ -95,7 +95,6 @@ _SCHEDULER_HOOKS: tuple[VllmHook, ...] = (
         ),
         part="governor",
         purpose="count drafted and accepted tokens per request exactly as vLLM's own metrics do",
-        upstream=f"{VLLM_FILES}/v1/core/sched/scheduler.py",
         remove_when=_ACCEPTANCE_TO_PLUGIN,
     ),
     VllmHook(
@@ -113,7 +112,6 @@ _SCHEDULER_HOOKS: tuple[VllmHook, ...] = (
         expected=("req_ids", "draft_token_ids"),
         part="governor",
         purpose="read which requests the worker has drafted for, and how many tokens",
-        upstream=f"{VLLM_FILES}/v1/outputs.py",
         remove_when=_LENGTH_FROM_PLUGIN,
     ),
     VllmHook(
@@ -173,7 +171,6 @@ _SCHEDULER_HOOKS: tuple[VllmHook, ...] = (
         ),
         part="governor",
         purpose="read context, sampling and state; drop or trim the drafts of a request",
-        upstream=f"{VLLM_FILES}/v1/request.py",
         remove_when=_LENGTH_FROM_PLUGIN,
     ),
     VllmHook(
@@ -194,7 +191,6 @@ _SCHEDULER_HOOKS: tuple[VllmHook, ...] = (
         ),
         part="governor",
         purpose="read the cap of a request, how it samples, and what binds its answer",
-        upstream=f"{VLLM_FILES}/sampling_params.py",
         remove_when="vLLM lets a request limit or switch off its speculation",
     ),
     VllmHook(
@@ -203,7 +199,6 @@ _SCHEDULER_HOOKS: tuple[VllmHook, ...] = (
         expected=("self", "scheduler_output"),
         part="governor",
         purpose="verify the first draft token that a grammar forbids, so that it is rejected",
-        upstream=f"{VLLM_FILES}/v1/core/sched/scheduler.py",
         remove_when="the synchronous scheduler drops no drafts that were drawn",
     ),
     VllmHook(
@@ -239,7 +234,6 @@ _SCHEDULER_HOOKS: tuple[VllmHook, ...] = (
         expected=("self",),
         part="governor",
         purpose="leave a request that ended within the step out of acceptance",
-        upstream=f"{VLLM_FILES}/v1/request.py",
         remove_when=_ACCEPTANCE_TO_PLUGIN,
     ),
     VllmHook(
@@ -258,7 +252,6 @@ _SCHEDULER_HOOKS: tuple[VllmHook, ...] = (
         is_body=True,
         part="prefill_pacing",
         purpose="reads both limits anew for every step: all its tokens, and those of one prompt",
-        upstream=f"{VLLM_FILES}/v1/core/sched/scheduler.py",
         remove_when=_PACED_BY_VLLM,
     ),
     VllmHook(
@@ -286,7 +279,6 @@ _SCHEDULER_HOOKS: tuple[VllmHook, ...] = (
         is_body=True,
         part="prefill_pacing",
         purpose="read which requests decode and how many tokens they compute",
-        upstream=f"{VLLM_FILES}/v1/request.py",
         remove_when=_PACED_BY_VLLM,
     ),
 )

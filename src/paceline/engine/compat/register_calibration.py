@@ -5,7 +5,7 @@ Data only, part of `register`.
 
 from __future__ import annotations
 
-from paceline.engine.compat.hook import VLLM_FILES, VllmHook
+from paceline.engine.compat.hook import VllmHook
 
 _MEASURED_BY_VLLM = "vLLM measures the cost of a step by requests and draft tokens"
 
@@ -24,7 +24,6 @@ CALIBRATION_HOOKS: tuple[VllmHook, ...] = (
         ),
         part="calibration",
         purpose="describe a trial step to the workers",
-        upstream=f"{VLLM_FILES}/v1/core/sched/output.py",
         remove_when=_MEASURED_BY_VLLM,
     ),
     VllmHook(
@@ -33,7 +32,6 @@ CALIBRATION_HOOKS: tuple[VllmHook, ...] = (
         expected=(),
         part="calibration",
         purpose="begin the output of a trial step, and remove the trial requests",
-        upstream=f"{VLLM_FILES}/v1/core/sched/output.py",
         remove_when=_MEASURED_BY_VLLM,
     ),
     VllmHook(
@@ -52,7 +50,6 @@ CALIBRATION_HOOKS: tuple[VllmHook, ...] = (
         ),
         part="calibration",
         purpose="invent requests whose prompt counts as computed",
-        upstream=f"{VLLM_FILES}/v1/core/sched/output.py",
         remove_when=_MEASURED_BY_VLLM,
     ),
     VllmHook(
@@ -69,7 +66,6 @@ CALIBRATION_HOOKS: tuple[VllmHook, ...] = (
         ),
         part="calibration",
         purpose="run further steps of the trial requests",
-        upstream=f"{VLLM_FILES}/v1/core/sched/output.py",
         remove_when=_MEASURED_BY_VLLM,
     ),
     VllmHook(
@@ -78,7 +74,6 @@ CALIBRATION_HOOKS: tuple[VllmHook, ...] = (
         expected=("self", "scheduler_output", "non_block"),
         part="calibration",
         purpose="run the target in a trial step",
-        upstream=f"{VLLM_FILES}/v1/executor/abstract.py",
         remove_when=_MEASURED_BY_VLLM,
     ),
     VllmHook(
@@ -87,7 +82,6 @@ CALIBRATION_HOOKS: tuple[VllmHook, ...] = (
         expected=("self", "grammar_output", "non_block"),
         part="calibration",
         purpose="sample and draft in a trial step",
-        upstream=f"{VLLM_FILES}/v1/executor/abstract.py",
         remove_when=_MEASURED_BY_VLLM,
     ),
     VllmHook(
@@ -96,7 +90,6 @@ CALIBRATION_HOOKS: tuple[VllmHook, ...] = (
         expected=("self",),
         part="calibration",
         purpose="wait for the drafts of a trial step",
-        upstream=f"{VLLM_FILES}/v1/executor/abstract.py",
         remove_when=_MEASURED_BY_VLLM,
     ),
     VllmHook(
@@ -112,7 +105,6 @@ CALIBRATION_HOOKS: tuple[VllmHook, ...] = (
         is_body=True,
         part="trial_steps",
         purpose="discards answer tokens beyond the stated number, so that trial steps can repeat",
-        upstream=f"{VLLM_FILES}/v1/worker/gpu_model_runner.py",
         remove_when=_MEASURED_BY_VLLM,
     ),
 )

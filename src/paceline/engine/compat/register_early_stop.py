@@ -5,7 +5,7 @@ Data only, part of `register`.
 
 from __future__ import annotations
 
-from paceline.engine.compat.hook import VLLM_FILES, VLLM_REPOSITORY, VllmHook
+from paceline.engine.compat.hook import VLLM_REPOSITORY, VllmHook
 
 # When a hook can be removed.
 _ENDED_BY_VLLM = "vLLM ends drafts by the draft model's confidence, and reports it to plugins"
@@ -39,7 +39,6 @@ EARLY_STOP_HOOKS: tuple[VllmHook, ...] = (
         is_body=True,
         part="early_stop",
         purpose="keep the logits, because no probabilities are computed for greedy drafts",
-        upstream=f"{VLLM_FILES}/v1/spec_decode/llm_base_proposer.py",
         remove_when=_ENDED_BY_VLLM,
     ),
     VllmHook(
@@ -49,7 +48,6 @@ EARLY_STOP_HOOKS: tuple[VllmHook, ...] = (
         is_body=True,
         part="early_stop",
         purpose="hands the probabilities to the rejection sampler",
-        upstream=f"{VLLM_FILES}/v1/spec_decode/llm_base_proposer.py",
         remove_when=_ENDED_BY_VLLM,
     ),
     VllmHook(
@@ -69,7 +67,6 @@ EARLY_STOP_HOOKS: tuple[VllmHook, ...] = (
         ),
         part="early_stop",
         purpose="read the order of a step before it drafts",
-        upstream=f"{VLLM_FILES}/v1/worker/gpu_model_runner.py",
         remove_when=_ENDED_BY_VLLM,
     ),
     VllmHook(
@@ -78,7 +75,6 @@ EARLY_STOP_HOOKS: tuple[VllmHook, ...] = (
         expected=("self",),
         part="early_stop",
         purpose="send the confidences to the scheduler with the drafts",
-        upstream=f"{VLLM_FILES}/v1/worker/gpu_model_runner.py",
         remove_when=_ENDED_BY_VLLM,
     ),
     VllmHook(
@@ -88,7 +84,6 @@ EARLY_STOP_HOOKS: tuple[VllmHook, ...] = (
         is_body=True,
         part="early_stop",
         purpose="passes the worker's object to the scheduler after each step",
-        upstream=f"{VLLM_FILES}/v1/engine/core.py",
         remove_when=_ENDED_BY_VLLM,
     ),
     VllmHook(
@@ -97,7 +92,6 @@ EARLY_STOP_HOOKS: tuple[VllmHook, ...] = (
         expected=("req_ids", "draft_token_ids"),
         part="early_stop",
         purpose="holds the report as an additional attribute",
-        upstream=f"{VLLM_FILES}/v1/outputs.py",
         remove_when=_ENDED_BY_VLLM,
     ),
     VllmHook(
@@ -106,7 +100,6 @@ EARLY_STOP_HOOKS: tuple[VllmHook, ...] = (
         expected=("req_id_to_index",),
         part="early_stop",
         purpose="know which row of the drafts belongs to which request",
-        upstream=f"{VLLM_FILES}/v1/worker/gpu_input_batch.py",
         remove_when=_ENDED_BY_VLLM,
     ),
     VllmHook(
@@ -115,7 +108,6 @@ EARLY_STOP_HOOKS: tuple[VllmHook, ...] = (
         expected=("drafter", "discard_request_mask"),
         part="early_stop",
         purpose="find the drafter; leave requests whose prompt is incomplete out of the decision",
-        upstream=f"{VLLM_FILES}/v1/worker/gpu_model_runner.py",
         remove_when=_ENDED_BY_VLLM,
     ),
     VllmHook(
@@ -124,7 +116,6 @@ EARLY_STOP_HOOKS: tuple[VllmHook, ...] = (
         expected=("self", "input_", "src"),
         part="early_stop",
         purpose="let the first rank decide for all ranks of tensor parallelism",
-        upstream=f"{VLLM_FILES}/distributed/parallel_state.py",
         remove_when=_ENDED_BY_VLLM,
     ),
     VllmHook(
@@ -138,7 +129,6 @@ EARLY_STOP_HOOKS: tuple[VllmHook, ...] = (
         ),
         part="early_stop",
         purpose="read whether the drafter drafts token by token, and computes its logits",
-        upstream=f"{VLLM_FILES}/config/speculative.py",
         remove_when=_ENDED_BY_VLLM,
     ),
 )

@@ -22,7 +22,6 @@ FIX_HOOKS: tuple[VllmHook, ...] = (
         expected=("model_executor", "scheduler"),
         part="sampler_check",
         purpose="find the executor, which exists before the scheduler is created",
-        upstream=f"{VLLM_FILES}/v1/engine/core.py",
         remove_when="vLLM hands the executor to the scheduler",
     ),
     VllmHook(
@@ -136,7 +135,6 @@ FIX_HOOKS: tuple[VllmHook, ...] = (
         ),
         part="seeded_generator",
         purpose="rewinds the generators of seeded requests, which crashes the engine on CPUs",
-        upstream=f"{VLLM_FILES}/v1/worker/gpu_model_runner.py",
         remove_when="vLLM rewinds generators on CPUs without an error",
     ),
     VllmHook(
@@ -151,7 +149,6 @@ FIX_HOOKS: tuple[VllmHook, ...] = (
         ),
         part="thinking_budget",
         purpose="replace the holder of an engine that speculates",
-        upstream=f"{VLLM_FILES}/v1/sample/thinking_budget_state.py",
         remove_when=_BUDGET_PASSES,
     ),
     VllmHook(
@@ -160,7 +157,6 @@ FIX_HOOKS: tuple[VllmHook, ...] = (
         expected=("maybe_create_thinking_budget_state_holder", "thinking_budget_state_holder"),
         part="thinking_budget",
         purpose="creates the holder through its module's name, so it uses the replacement",
-        upstream=f"{VLLM_FILES}/v1/worker/gpu_input_batch.py",
         remove_when=_BUDGET_PASSES,
     ),
     VllmHook(
@@ -169,7 +165,6 @@ FIX_HOOKS: tuple[VllmHook, ...] = (
         expected=("self", "batch_update"),
         part="thinking_budget",
         purpose="follow requests that join, leave or change rows",
-        upstream=f"{VLLM_FILES}/v1/sample/thinking_budget_state.py",
         remove_when=_BUDGET_PASSES,
     ),
     VllmHook(
@@ -178,7 +173,6 @@ FIX_HOOKS: tuple[VllmHook, ...] = (
         expected=("self", "output_token_ids", "spec_token_ids", "repeat_indices"),
         part="thinking_budget",
         purpose="replaced: advances the states by a step",
-        upstream=f"{VLLM_FILES}/v1/sample/thinking_budget_state.py",
         remove_when=_BUDGET_PASSES,
     ),
     VllmHook(
@@ -187,7 +181,6 @@ FIX_HOOKS: tuple[VllmHook, ...] = (
         expected=("self", "state"),
         part="thinking_budget",
         purpose="advance one state by one token",
-        upstream=f"{VLLM_FILES}/v1/sample/thinking_budget_state.py",
         remove_when=_BUDGET_PASSES,
     ),
     VllmHook(
@@ -196,7 +189,6 @@ FIX_HOOKS: tuple[VllmHook, ...] = (
         expected=("self", "logits", "predict_bonus_token", "spec_token_ids"),
         part="thinking_budget",
         purpose="replaced: writes the forced tokens into the logits",
-        upstream=f"{VLLM_FILES}/v1/sample/thinking_budget_state.py",
         remove_when=_BUDGET_PASSES,
     ),
     VllmHook(
@@ -205,7 +197,6 @@ FIX_HOOKS: tuple[VllmHook, ...] = (
         expected=("self", "metadata", "draft_probs", "logits", "sampling_metadata"),
         part="min_tokens",
         purpose="know the number of drafts before each bonus token",
-        upstream=f"{VLLM_FILES}/v1/sample/rejection_sampler.py",
         remove_when=_MIN_TOKENS_PASS,
     ),
     VllmHook(
@@ -214,7 +205,6 @@ FIX_HOOKS: tuple[VllmHook, ...] = (
         expected=("self", "logits"),
         part="min_tokens",
         purpose="mask the end of a request that has too few tokens, in one row per request",
-        upstream=f"{VLLM_FILES}/v1/sample/logits_processor/builtin.py",
         remove_when=_MIN_TOKENS_PASS,
     ),
     VllmHook(
@@ -225,7 +215,6 @@ FIX_HOOKS: tuple[VllmHook, ...] = (
         is_body=True,
         part="min_tokens",
         purpose="mask only some of the requests",
-        upstream=f"{VLLM_FILES}/v1/sample/logits_processor/builtin.py",
         remove_when=_MIN_TOKENS_PASS,
     ),
     VllmHook(
@@ -235,7 +224,6 @@ FIX_HOOKS: tuple[VllmHook, ...] = (
         expected=("self", "num_tokens", "intermediate_tensors", "sync_self"),
         part="pipeline_stages",
         purpose="create the buffer of a pipeline stage that was not warmed up",
-        upstream=f"{VLLM_FILES}/v1/worker/gpu_model_runner.py",
         remove_when=_STAGES_RUN_EAGERLY,
     ),
     VllmHook(
@@ -250,7 +238,6 @@ FIX_HOOKS: tuple[VllmHook, ...] = (
         is_body=True,
         part="pipeline_stages",
         purpose="creates the buffer in the same way",
-        upstream=f"{VLLM_FILES}/v1/worker/gpu_model_runner.py",
         remove_when=_STAGES_RUN_EAGERLY,
     ),
     VllmHook(
@@ -259,7 +246,6 @@ FIX_HOOKS: tuple[VllmHook, ...] = (
         expected=("self", "usage_context", "headless"),
         part="undrafted_requests",
         purpose="know in the front end that AdaptiveScheduler runs",
-        upstream=f"{VLLM_FILES}/engine/arg_utils.py",
         remove_when=_UNDRAFTED_SERVED,
     ),
     VllmHook(
@@ -268,7 +254,6 @@ FIX_HOOKS: tuple[VllmHook, ...] = (
         expected=("self", "speculative_config"),
         part="undrafted_requests",
         purpose="accept min_p and logit_bias; refuse logprob_token_ids, which ends the engine",
-        upstream=f"{VLLM_FILES}/sampling_params.py",
         remove_when=_UNDRAFTED_SERVED,
     ),
     VllmHook(
@@ -292,7 +277,6 @@ FIX_HOOKS: tuple[VllmHook, ...] = (
         expected=("build_logitsprocs",),
         part="undrafted_requests",
         purpose="builds the processors through its module's name, so it uses the replacement",
-        upstream=f"{VLLM_FILES}/v1/worker/gpu_model_runner.py",
         remove_when=_UNDRAFTED_SERVED,
     ),
     VllmHook(
@@ -302,7 +286,6 @@ FIX_HOOKS: tuple[VllmHook, ...] = (
         is_body=True,
         part="undrafted_requests",
         purpose="samples the only row of a request without drafts with the plain sampler",
-        upstream=f"{VLLM_FILES}/v1/sample/rejection_sampler.py",
         remove_when=_UNDRAFTED_SERVED,
     ),
 )

@@ -49,7 +49,6 @@ GRAPH_HOOKS: tuple[VllmHook, ...] = (
         is_body=True,
         part="captured_lengths",
         purpose="leaves asynchronous scheduling on for `ngram_gpu` and not for `ngram`",
-        upstream=f"{VLLM_FILES}/config/vllm.py",
         remove_when="asynchronous scheduling stays on for `ngram`",
     ),
     VllmHook(

@@ -5,11 +5,10 @@ Data only, part of `register`. They concern `enable_adaptive_verification` of Mo
 
 from __future__ import annotations
 
-from paceline.engine.compat.hook import VLLM_FILES, VllmHook
+from paceline.engine.compat.hook import VllmHook
 
 _REPORTED_BY_VLLM = "vLLM reports to the scheduler which drafts it verified"
 _RUNNER = "vllm.v1.worker.gpu.model_runner"
-_RUNNER_FILE = f"{VLLM_FILES}/v1/worker/gpu/model_runner.py"
 
 TRIMMING_HOOKS: tuple[VllmHook, ...] = (
     VllmHook(
@@ -18,7 +17,6 @@ TRIMMING_HOOKS: tuple[VllmHook, ...] = (
         expected=("self", "grammar_output"),
         part="trimmed_drafts",
         purpose="attach to the results which drafts were verified",
-        upstream=_RUNNER_FILE,
         remove_when=_REPORTED_BY_VLLM,
     ),
     VllmHook(
@@ -27,7 +25,6 @@ TRIMMING_HOOKS: tuple[VllmHook, ...] = (
         expected=("input_batch",),
         part="trimmed_drafts",
         purpose="holds the batch between its forward pass and its sampling",
-        upstream=_RUNNER_FILE,
         remove_when=_REPORTED_BY_VLLM,
     ),
     VllmHook(
@@ -36,7 +33,6 @@ TRIMMING_HOOKS: tuple[VllmHook, ...] = (
         expected=("execute_model_state", "pcp_manager"),
         part="trimmed_drafts",
         purpose="read the batch, and whether workers divide it",
-        upstream=_RUNNER_FILE,
         remove_when=_REPORTED_BY_VLLM,
     ),
     VllmHook(
@@ -50,7 +46,6 @@ TRIMMING_HOOKS: tuple[VllmHook, ...] = (
         ),
         part="trimmed_drafts",
         purpose="read how many drafts were scheduled, how many are verified, and whose",
-        upstream=f"{VLLM_FILES}/v1/worker/gpu/input_batch.py",
         remove_when=_REPORTED_BY_VLLM,
     ),
     VllmHook(
@@ -61,7 +56,6 @@ TRIMMING_HOOKS: tuple[VllmHook, ...] = (
         is_body=True,
         part="trimmed_drafts",
         purpose="gives each request one logit per verified token, and one more",
-        upstream=f"{VLLM_FILES}/v1/worker/gpu/spec_decode/adaptive_verification.py",
         remove_when=_REPORTED_BY_VLLM,
     ),
     VllmHook(
@@ -70,7 +64,6 @@ TRIMMING_HOOKS: tuple[VllmHook, ...] = (
         expected=("model_runner_output", "copy_event", "wait_stream"),
         part="trimmed_drafts",
         purpose="keeps the results, and waits for all copies that were queued before its own",
-        upstream=f"{VLLM_FILES}/v1/worker/gpu/async_utils.py",
         remove_when=_REPORTED_BY_VLLM,
     ),
     VllmHook(
@@ -79,7 +72,6 @@ TRIMMING_HOOKS: tuple[VllmHook, ...] = (
         expected=("req_ids",),
         part="trimmed_drafts",
         purpose="names the requests in the order of the batch",
-        upstream=f"{VLLM_FILES}/v1/outputs.py",
         remove_when=_REPORTED_BY_VLLM,
     ),
 )

@@ -5,7 +5,7 @@ Data only, part of `register`.
 
 from __future__ import annotations
 
-from paceline.engine.compat.hook import VLLM_FILES, VLLM_REPOSITORY, VllmHook
+from paceline.engine.compat.hook import VLLM_REPOSITORY, VllmHook
 
 # When a hook can be removed.
 _LENGTH_FROM_PLUGIN = "vLLM asks a plugin for the draft length of each step"
@@ -40,7 +40,6 @@ WORKER_HOOKS: tuple[VllmHook, ...] = (
         expected=("self", "logits", "spec_decode_metadata"),
         part="plain_sampling",
         purpose="sample a step without drafts with the plain sampler",
-        upstream=f"{VLLM_FILES}/v1/worker/gpu_model_runner.py",
         remove_when="vLLM uses the plain sampler for steps without drafts",
     ),
     VllmHook(
@@ -49,7 +48,6 @@ WORKER_HOOKS: tuple[VllmHook, ...] = (
         expected=("max_spec_len",),
         part="plain_sampling",
         purpose="know whether the step verifies a draft",
-        upstream=f"{VLLM_FILES}/v1/spec_decode/metadata.py",
         remove_when="vLLM uses the plain sampler for steps without drafts",
         is_body=True,
     ),
@@ -79,7 +77,6 @@ WORKER_HOOKS: tuple[VllmHook, ...] = (
         expected=("self", "common_attn_metadata"),
         part="resting_draft",
         purpose="near the context limit, note what the draft model misses and verify no zeros",
-        upstream=f"{VLLM_FILES}/v1/worker/gpu_model_runner.py",
         remove_when=_SKIPPED_BY_VLLM,
     ),
     VllmHook(
@@ -89,7 +86,6 @@ WORKER_HOOKS: tuple[VllmHook, ...] = (
         is_body=True,
         part="resting_draft",
         purpose="passes drafts to the scheduler after each step, also none: a backfill continues",
-        upstream=f"{VLLM_FILES}/v1/engine/core.py",
         remove_when=_SKIPPED_BY_VLLM,
     ),
     VllmHook(
@@ -98,7 +94,6 @@ WORKER_HOOKS: tuple[VllmHook, ...] = (
         expected=("token_ids_cpu",),
         part="resting_draft",
         purpose="read the tokens that the backfill pass computes",
-        upstream=f"{VLLM_FILES}/v1/worker/gpu_input_batch.py",
         remove_when=_SKIPPED_BY_VLLM,
     ),
     VllmHook(
@@ -107,7 +102,6 @@ WORKER_HOOKS: tuple[VllmHook, ...] = (
         expected=("speculative_config",),
         part="resting_draft",
         purpose="read which drafter is configured",
-        upstream=f"{VLLM_FILES}/v1/worker/gpu_model_runner.py",
         remove_when=_SKIPPED_BY_VLLM,
     ),
     VllmHook(
@@ -117,7 +111,6 @@ WORKER_HOOKS: tuple[VllmHook, ...] = (
         expected=("self", "common_attn_metadata", "draft_index"),
         part="resting_draft",
         purpose="build the attention metadata of the backfill pass",
-        upstream=f"{VLLM_FILES}/v1/spec_decode/llm_base_proposer.py",
         remove_when=_SKIPPED_BY_VLLM,
     ),
     VllmHook(
@@ -127,7 +120,6 @@ WORKER_HOOKS: tuple[VllmHook, ...] = (
         expected=("self", "num_tokens", "num_input_tokens", "mm_embed_inputs"),
         part="resting_draft",
         purpose="build the inputs of the backfill pass",
-        upstream=f"{VLLM_FILES}/v1/spec_decode/llm_base_proposer.py",
         remove_when=_SKIPPED_BY_VLLM,
     ),
     VllmHook(
@@ -136,7 +128,6 @@ WORKER_HOOKS: tuple[VllmHook, ...] = (
         expected=("self", "num_tokens", "slot_mapping"),
         part="resting_draft",
         purpose="find the cache slots that the backfill pass writes",
-        upstream=f"{VLLM_FILES}/v1/spec_decode/llm_base_proposer.py",
         remove_when=_SKIPPED_BY_VLLM,
     ),
     VllmHook(
@@ -145,7 +136,6 @@ WORKER_HOOKS: tuple[VllmHook, ...] = (
         expected=("block_size", "input_ids", "positions", "vllm_config", "use_heterogeneous_vocab"),
         part="resting_draft",
         purpose="use the draft model's input buffers; read the block size of its KV cache",
-        upstream=f"{VLLM_FILES}/v1/spec_decode/llm_base_proposer.py",
         remove_when=_SKIPPED_BY_VLLM,
     ),
     VllmHook(
@@ -167,7 +157,6 @@ WORKER_HOOKS: tuple[VllmHook, ...] = (
         ),
         part="resting_draft",
         purpose="read which tokens a step computes and where they are in the KV cache",
-        upstream=f"{VLLM_FILES}/v1/attention/backend.py",
         remove_when=_SKIPPED_BY_VLLM,
     ),
     VllmHook(
@@ -187,7 +176,6 @@ WORKER_HOOKS: tuple[VllmHook, ...] = (
         ),
         part="deferred_drafts",
         purpose="note what is to be drafted",
-        upstream=f"{VLLM_FILES}/v1/worker/gpu_model_runner.py",
         remove_when=_TOKENS_FIRST,
     ),
     VllmHook(
@@ -197,7 +185,6 @@ WORKER_HOOKS: tuple[VllmHook, ...] = (
         is_body=True,
         part="deferred_drafts",
         purpose="uses nothing of the drafts after it has asked for them",
-        upstream=f"{VLLM_FILES}/v1/worker/gpu_model_runner.py",
         remove_when=_TOKENS_FIRST,
     ),
     VllmHook(
@@ -206,7 +193,6 @@ WORKER_HOOKS: tuple[VllmHook, ...] = (
         expected=("self", "scheduler_output", "zeros_only"),
         part="deferred_drafts",
         purpose="keep the drafts where they are taken",
-        upstream=f"{VLLM_FILES}/v1/worker/gpu_model_runner.py",
         remove_when=_TOKENS_FIRST,
     ),
     VllmHook(
@@ -215,7 +201,6 @@ WORKER_HOOKS: tuple[VllmHook, ...] = (
         expected=("self",),
         part="deferred_drafts",
         purpose="draft when the engine asks for the drafts",
-        upstream=f"{VLLM_FILES}/v1/worker/gpu_model_runner.py",
         remove_when=_TOKENS_FIRST,
     ),
     VllmHook(
@@ -225,7 +210,6 @@ WORKER_HOOKS: tuple[VllmHook, ...] = (
         is_body=True,
         part="deferred_drafts",
         purpose="sends the tokens of a step before it asks for its drafts",
-        upstream=f"{VLLM_FILES}/v1/engine/core.py",
         remove_when=_TOKENS_FIRST,
     ),
     VllmHook(
@@ -254,7 +238,6 @@ WORKER_HOOKS: tuple[VllmHook, ...] = (
         ),
         part="v2_draft_length",
         purpose="receives the length but drafts the maximum; lower its maximum during the call",
-        upstream=f"{VLLM_FILES}/v1/worker/gpu/spec_decode/standalone_ar/speculator.py",
         remove_when=_V2_FOLLOWS,
     ),
     VllmHook(
@@ -265,7 +248,6 @@ WORKER_HOOKS: tuple[VllmHook, ...] = (
         is_body=True,
         part="v2_draft_length",
         purpose="runs as many passes as its maximum says, each of which writes one column",
-        upstream=f"{VLLM_FILES}/v1/worker/gpu/spec_decode/standalone_ar/speculator.py",
         remove_when=_V2_FOLLOWS,
     ),
     VllmHook(
@@ -293,7 +275,6 @@ WORKER_HOOKS: tuple[VllmHook, ...] = (
         ),
         part="v2_draft_length",
         purpose="receives the length but searches at length 0 too; skip that search",
-        upstream=f"{VLLM_FILES}/v1/worker/gpu/spec_decode/ngram/speculator.py",
         remove_when=_V2_FOLLOWS,
     ),
 )

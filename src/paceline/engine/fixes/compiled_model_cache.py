@@ -9,42 +9,33 @@ to do, because torch has loaded the code already.
 
 from __future__ import annotations
 
-import functools
-import logging
 from typing import Any
 
 from paceline.engine.compat.model_runner_loading import when_model_runner_loads
-
-logger = logging.getLogger("vllm.paceline.compiled_model_cache")
+from paceline.engine.compat.wrapping import wrap_once
 
 _METHOD = "finalize_loading"
-_MARK = "__paceline_compiled_model_cache__"
 
 
 def apply() -> bool:
     """Register the fix for this process's workers; return whether it was registered."""
-    return when_model_runner_loads(_wrap_loading)
+    return when_model_runner_loads(_wrap_loading, __name__)
 
 
 def _wrap_loading() -> None:
     """Wrap torch's function that loads a compiled one, if this torch has it. Idempotent."""
     import torch
 
-    compiler: Any = torch.compiler
-    stock = getattr(compiler, "load_compiled_function", None)
-    if stock is None or hasattr(stock, _MARK):
-        return
+    if hasattr(torch.compiler, "load_compiled_function"):
+        wrap_once(torch.compiler, "load_compiled_function", "compiled_model_cache", _load)
 
-    @functools.wraps(stock)
-    def load(*arguments: Any, **options: Any) -> Any:
-        loaded = stock(*arguments, **options)
-        function = getattr(getattr(loaded, "_artifacts", None), "compiled_fn", None)
-        if function is not None and not hasattr(function, _METHOD):
-            setattr(function, _METHOD, _do_nothing)
-        return loaded
 
-    setattr(load, _MARK, True)
-    compiler.load_compiled_function = load
+def _load(stock: Any, *arguments: Any, **options: Any) -> Any:
+    loaded = stock(*arguments, **options)
+    function = getattr(getattr(loaded, "_artifacts", None), "compiled_fn", None)
+    if function is not None and not hasattr(function, _METHOD):
+        setattr(function, _METHOD, _do_nothing)
+    return loaded
 
 
 def _do_nothing(vllm_config: Any) -> None:

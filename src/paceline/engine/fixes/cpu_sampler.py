@@ -32,16 +32,10 @@ preserve. To run stock vLLM, start it with `VLLM_PLUGINS=""`. `sampler_check` ve
 
 from __future__ import annotations
 
-import functools
-import logging
 from collections.abc import Callable
 from typing import Any
 
-from paceline.engine.compat.checks import check_hooks, unfit_for
-
-logger = logging.getLogger("vllm.paceline.cpu_sampler")
-
-_MARK = "__paceline_fix__"
+from paceline.engine.compat.wrapping import fits, wrap_once
 
 
 def apply() -> bool:
@@ -51,49 +45,29 @@ def apply() -> bool:
     """
     from vllm.platforms import current_platform
 
-    if not current_platform.is_cpu():
+    if not current_platform.is_cpu() or not fits("cpu_sampler", "the CPU sampler fix"):
         return False
-    misfit = unfit_for("cpu_sampler", check_hooks("cpu_sampler"))
-    if misfit:
-        logger.warning(
-            "Paceline: the CPU sampler fix is off, because this vLLM does not fit its hooks: %s",
-            misfit,
-        )
-        return False
-    from vllm.utils import cpu_triton_utils
+    from vllm.utils import cpu_triton_utils as adapters
 
-    _replace(cpu_triton_utils, "_expand_kernel_impl", _expand_in_place)
-    _replace(cpu_triton_utils, "_rejection_random_sample_kernel_impl", _reject_padding)
+    wrap_once(adapters, "_expand_kernel_impl", "cpu_sampler", _expand_in_place())
+    wrap_once(adapters, "_rejection_random_sample_kernel_impl", "cpu_sampler", _reject_padding)
     return True
 
 
 def _apply_to_top_k() -> None:
     """Replace `apply_top_k_only` in a process that has its module loaded. Idempotent."""
-    misfit = unfit_for("cpu_top_k", check_hooks("cpu_top_k"))
-    if misfit:
-        logger.warning(
-            "Paceline: the top-k fix is off, because this vLLM does not fit its hooks: %s",
-            misfit,
-        )
-        return
-    from vllm.v1.sample.ops import topk_topp_sampler
+    if fits("cpu_top_k", "the top-k fix"):
+        from vllm.v1.sample.ops import topk_topp_sampler
 
-    _replace(topk_topp_sampler, "apply_top_k_only", _accept_empty_batch)
+        wrap_once(topk_topp_sampler, "apply_top_k_only", "cpu_top_k", _accept_empty_batch)
 
 
-def _replace(module: Any, name: str, make: Callable[[Callable[..., Any]], Any]) -> None:
-    stock = getattr(module, name)
-    if not hasattr(stock, _MARK):
-        fixed = functools.wraps(stock)(make(stock))
-        setattr(fixed, _MARK, True)
-        setattr(module, name, fixed)
-
-
-def _expand_in_place(stock: Callable[..., None]) -> Callable[..., None]:
+def _expand_in_place() -> Callable[..., None]:
     """Return the kernel's contract in torch: repeat each request's value once per draft token."""
     is_first_call = True
 
     def expand(
+        stock: Any,
         output: Any,
         input_val: Any,
         cu_num_tokens: Any,
@@ -115,45 +89,38 @@ def _expand_in_place(stock: Callable[..., None]) -> Callable[..., None]:
     return expand
 
 
-def _reject_padding(stock: Callable[..., None]) -> Callable[..., None]:
+def _reject_padding(
+    stock: Any,
+    output_token_ids: Any,
+    cu_num_draft_tokens: Any,
+    draft_token_ids: Any,
+    draft_probs: Any,
+    target_probs: Any,
+    bonus_token_ids: Any,
+    recovered_token_ids: Any,
+    uniform_probs: Any,
+    *rest: Any,
+    **named: Any,
+) -> None:
     """Call the stock function without -1: a padded draft gets a threshold that rejects it."""
-
-    def sample(
-        output_token_ids: Any,
-        cu_num_draft_tokens: Any,
-        draft_token_ids: Any,
-        draft_probs: Any,
-        target_probs: Any,
-        bonus_token_ids: Any,
-        recovered_token_ids: Any,
-        uniform_probs: Any,
-        *rest: Any,
-        **named: Any,
-    ) -> None:
-        is_padding = draft_token_ids < 0
-        if bool(is_padding.any()):
-            draft_token_ids = draft_token_ids.clamp(min=0)
-            uniform_probs = uniform_probs.masked_fill(is_padding, float("inf"))
-        stock(
-            output_token_ids,
-            cu_num_draft_tokens,
-            draft_token_ids,
-            draft_probs,
-            target_probs,
-            bonus_token_ids,
-            recovered_token_ids,
-            uniform_probs,
-            *rest,
-            **named,
-        )
-
-    return sample
+    is_padding = draft_token_ids < 0
+    if bool(is_padding.any()):
+        draft_token_ids = draft_token_ids.clamp(min=0)
+        uniform_probs = uniform_probs.masked_fill(is_padding, float("inf"))
+    stock(
+        output_token_ids,
+        cu_num_draft_tokens,
+        draft_token_ids,
+        draft_probs,
+        target_probs,
+        bonus_token_ids,
+        recovered_token_ids,
+        uniform_probs,
+        *rest,
+        **named,
+    )
 
 
-def _accept_empty_batch(stock: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+def _accept_empty_batch(stock: Any, logits: Any, k: Any) -> Any:
     """Call the stock function unless there are no rows to mask."""
-
-    def apply_top_k(logits: Any, k: Any) -> Any:
-        return stock(logits, k) if logits.shape[0] else logits
-
-    return apply_top_k
+    return stock(logits, k) if logits.shape[0] else logits

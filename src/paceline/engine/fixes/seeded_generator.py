@@ -12,57 +12,9 @@ right distribution, but is not the one it would get unsplit.
 
 from __future__ import annotations
 
-import functools
-import logging
 from typing import Any
 
-from paceline.engine.compat.checks import check_hooks, unfit_for
-from paceline.engine.compat.model_runner_loading import when_model_runner_loads
-
-logger = logging.getLogger("vllm.paceline.seeded_generator")
-
-_MARK = "__paceline_generators__"
-
-
-def apply() -> bool:
-    """Register the fix for this process's workers; return whether it was registered.
-
-    Does nothing on platforms other than CPUs. Idempotent.
-    """
-    return when_model_runner_loads(_wrap_bookkeeping)
-
-
-def _wrap_bookkeeping() -> None:
-    """Wrap the method in a process that has its module loaded. Idempotent."""
-    misfit = unfit_for("seeded_generator", check_hooks("seeded_generator"))
-    if misfit:
-        logger.warning(
-            "Paceline: the seed fix is off, because this vLLM does not fit its hooks: %s",
-            misfit,
-        )
-        return
-    from vllm.v1.worker.gpu_model_runner import GPUModelRunner
-
-    runner: Any = GPUModelRunner
-    stock: Any = runner._bookkeeping_sync
-    if hasattr(stock, _MARK):
-        return
-
-    @functools.wraps(stock)
-    def bookkeeping(self: Any, *args: Any, **kwargs: Any) -> Any:
-        generators = self.input_batch.generators
-        hidden = discarded_generators(generators, self.discard_request_mask.np)
-        if not hidden:
-            return stock(self, *args, **kwargs)
-        for row in hidden:
-            del generators[row]
-        try:
-            return stock(self, *args, **kwargs)
-        finally:
-            generators.update(hidden)
-
-    setattr(bookkeeping, _MARK, True)
-    runner._bookkeeping_sync = bookkeeping
+from paceline.engine.compat.wrapping import Wrappers
 
 
 def discarded_generators(generators: dict[int, Any], is_discarded: Any) -> dict[int, Any]:
@@ -71,3 +23,21 @@ def discarded_generators(generators: dict[int, Any], is_discarded: Any) -> dict[
     `is_discarded` has shape (max_num_requests,).
     """
     return {row: generator for row, generator in generators.items() if is_discarded[row]}
+
+
+def _hide_discarded(stock: Any, runner: Any, *arguments: Any, **named: Any) -> Any:
+    generators = runner.input_batch.generators
+    hidden = discarded_generators(generators, runner.discard_request_mask.np)
+    for row in hidden:
+        del generators[row]
+    try:
+        return stock(runner, *arguments, **named)
+    finally:
+        generators.update(hidden)
+
+
+WRAPPERS = Wrappers(
+    "seeded_generator",
+    {"vllm.v1.worker.gpu_model_runner:GPUModelRunner._bookkeeping_sync": _hide_discarded},
+    name="the seed fix",
+)

@@ -20,61 +20,16 @@ therefore gets what an engine without speculation gives it after the same tokens
 
 from __future__ import annotations
 
-import functools
-import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from paceline.engine.compat.checks import check_hooks, unfit_for
-from paceline.engine.compat.model_runner_loading import when_model_runner_loads
+from paceline.engine.compat.wrapping import Wrappers
 
-logger = logging.getLogger("vllm.paceline.thinking_budget")
-
-_MARK = "__paceline_thinking_budget__"
 _NUM_SEEN = "paceline_num_seen"
 """The key in vLLM's state of a request that holds how many output tokens the state includes."""
 _FORCED_LOGIT = 1e9
 """vLLM's own value for a forced token."""
-
-
-def apply() -> bool:
-    """Register the fix for this process's workers; return whether it was registered."""
-    return when_model_runner_loads(_wrap_creation)
-
-
-def _wrap_creation() -> None:
-    """Wrap the function in a process that has its module loaded. Idempotent."""
-    misfit = unfit_for("thinking_budget", check_hooks("thinking_budget"))
-    if misfit:
-        logger.warning(
-            "Paceline: the thinking budget fix is off, because this vLLM does not fit its hooks: "
-            "%s. Do not use thinking_token_budget together with speculation.",
-            misfit,
-        )
-        return
-    from vllm.v1.worker import gpu_input_batch
-
-    module: Any = gpu_input_batch
-    stock = module.maybe_create_thinking_budget_state_holder
-    if hasattr(stock, _MARK):
-        return
-
-    @functools.wraps(stock)
-    def create(
-        reasoning_config: Any,
-        max_num_seqs: int,
-        num_spec_tokens: int,
-        device: Any,
-        is_pin_memory: bool,
-    ) -> Any:
-        without_speculation = stock(reasoning_config, max_num_seqs, 0, device, is_pin_memory)
-        if without_speculation is None:
-            return None
-        return LosslessThinkingBudget(without_speculation)
-
-    setattr(create, _MARK, True)
-    module.maybe_create_thinking_budget_state_holder = create
 
 
 class LosslessThinkingBudget:
@@ -190,3 +145,23 @@ class LosslessThinkingBudget:
 
 def _length_at(drafts_by_row: Sequence[list[int]], row: int) -> int:
     return len(drafts_by_row[row]) if row < len(drafts_by_row) else 0
+
+
+def _create(
+    stock: Any,
+    reasoning_config: Any,
+    max_num_seqs: int,
+    num_spec_tokens: int,
+    *others: Any,
+    **named: Any,
+) -> Any:
+    holder = stock(reasoning_config, max_num_seqs, 0, *others, **named)
+    return None if holder is None else LosslessThinkingBudget(holder)
+
+
+WRAPPERS = Wrappers(
+    "thinking_budget",
+    {"vllm.v1.worker.gpu_input_batch:maybe_create_thinking_budget_state_holder": _create},
+    name="the thinking budget fix",
+    otherwise="Do not use thinking_token_budget together with speculation.",
+)

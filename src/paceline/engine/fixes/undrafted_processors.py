@@ -7,18 +7,16 @@ the plain sampler samples all their tokens and applies both as without speculati
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 from paceline.engine.compat.checks import check_hooks, unfit_for
 from paceline.engine.compat.model_runner_loading import when_model_runner_loads
-
-_MARK = "__paceline_undrafted_processors__"
+from paceline.engine.compat.wrapping import wrap_once
 
 
 def apply() -> bool:
     """Register the wrapper for this process's workers; return whether it was registered."""
-    return when_model_runner_loads(_wrap_building)
+    return when_model_runner_loads(_wrap_building, __name__)
 
 
 def _wrap_building() -> None:
@@ -26,36 +24,31 @@ def _wrap_building() -> None:
 
     Where a hook does not fit, the front end refuses the requests, and says so.
     """
-    if unfit_for("undrafted_requests", check_hooks("undrafted_requests")):
-        return
+    if not unfit_for("undrafted_requests", check_hooks("undrafted_requests")):
+        from vllm.v1.worker import gpu_model_runner
+
+        wrap_once(gpu_model_runner, "build_logitsprocs", "undrafted_processors", _build)
+
+
+def _build(
+    stock: Any,
+    vllm_config: Any,
+    device: Any,
+    is_pin_memory: bool,
+    is_pooling_model: bool,
+    custom_logitsprocs: Any = (),
+) -> Any:
     from vllm.v1.sample.logits_processor import (
         LogitBiasLogitsProcessor,
         LogitsProcessors,
         MinPLogitsProcessor,
     )
-    from vllm.v1.worker import gpu_model_runner
 
-    module: Any = gpu_model_runner
-    stock = module.build_logitsprocs
-    if hasattr(stock, _MARK):
-        return
-
-    @functools.wraps(stock)
-    def build(
-        vllm_config: Any,
-        device: Any,
-        is_pin_memory: bool,
-        is_pooling_model: bool,
-        custom_logitsprocs: Any = (),
-    ) -> Any:
-        built = stock(vllm_config, device, is_pin_memory, is_pooling_model, custom_logitsprocs)
-        if is_pooling_model or not vllm_config.speculative_config:
-            return built
-        more = (
-            kind(vllm_config, device, is_pin_memory)
-            for kind in (LogitBiasLogitsProcessor, MinPLogitsProcessor)
-        )
-        return LogitsProcessors((*built.all, *more))
-
-    setattr(build, _MARK, True)
-    module.build_logitsprocs = build
+    built = stock(vllm_config, device, is_pin_memory, is_pooling_model, custom_logitsprocs)
+    if is_pooling_model or not vllm_config.speculative_config:
+        return built
+    more = (
+        kind(vllm_config, device, is_pin_memory)
+        for kind in (LogitBiasLogitsProcessor, MinPLogitsProcessor)
+    )
+    return LogitsProcessors((*built.all, *more))

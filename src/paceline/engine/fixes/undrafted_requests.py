@@ -18,23 +18,23 @@ does not return them, and fails, ending the engine, if another request of the ba
 from __future__ import annotations
 
 import copy
-import functools
 import logging
 import sys
 from typing import Any
 
 from paceline.engine.compat.checks import check_hooks, unfit_for
+from paceline.engine.compat.wrapping import wrap_once
 
 logger = logging.getLogger("vllm.paceline.undrafted_requests")
 
-_MARK = "__paceline_undrafted__"
+_PART = "undrafted_requests"
 _SERVED = "paceline_serves_undrafted"
 """The attribute of a speculative configuration whose engine serves these requests."""
 _SCHEDULERS = (
     "paceline.engine.AdaptiveScheduler",
     "paceline.engine.scheduler.adaptive_scheduler.AdaptiveScheduler",
 )
-_NEEDED_PARTS = ("governor", "undrafted_requests", "plain_sampling")
+_NEEDED_PARTS = ("governor", _PART, "plain_sampling")
 
 
 def forbids_drafts(sampling_params: Any) -> bool:
@@ -57,7 +57,7 @@ def apply() -> bool:
     arguments = sys.modules.get("vllm.engine.arg_utils")
     if arguments is None or not current_platform.is_cpu():
         return False  # only a front end has loaded this module
-    misfit = unfit_for("undrafted_requests", check_hooks("undrafted_requests"))
+    misfit = unfit_for(_PART, check_hooks(_PART))
     if misfit:
         logger.warning(
             "Paceline: min_p and logit_bias are refused under speculation, as by vLLM alone, "
@@ -67,26 +67,17 @@ def apply() -> bool:
         return False
     from vllm.sampling_params import SamplingParams
 
-    engine_args: Any = arguments.EngineArgs
-    params: Any = SamplingParams
-    if not hasattr(engine_args.create_engine_config, _MARK):
-        engine_args.create_engine_config = _marking(engine_args.create_engine_config)
-        params._validate_spec_decode = _accepting(params._validate_spec_decode)
+    wrap_once(arguments.EngineArgs, "create_engine_config", _PART, _create_marked)
+    wrap_once(SamplingParams, "_validate_spec_decode", _PART, _validate)
     return True
 
 
-def _marking(stock: Any) -> Any:
-    """Wrap the creation of the configuration. The mark travels with it to other processes."""
-
-    @functools.wraps(stock)
-    def create_engine_config(self: Any, *args: Any, **kwargs: Any) -> Any:
-        vllm_config = stock(self, *args, **kwargs)
-        if _serves_undrafted(vllm_config):
-            setattr(vllm_config.speculative_config, _SERVED, True)
-        return vllm_config
-
-    setattr(create_engine_config, _MARK, True)
-    return create_engine_config
+def _create_marked(stock: Any, *arguments: Any, **named: Any) -> Any:
+    """Create the configuration. The mark travels with it to other processes."""
+    vllm_config = stock(*arguments, **named)
+    if _serves_undrafted(vllm_config):
+        setattr(vllm_config.speculative_config, _SERVED, True)
+    return vllm_config
 
 
 def _serves_undrafted(vllm_config: Any) -> bool:
@@ -99,26 +90,21 @@ def _serves_undrafted(vllm_config: Any) -> bool:
     return not any(unfit_for(part, found) for part in _NEEDED_PARTS)
 
 
-def _accepting(stock: Any) -> Any:
-    """Wrap the check of a request's fields against speculation."""
+def _validate(stock: Any, params: Any, speculative_config: Any) -> None:
+    """Check a request's fields against speculation."""
+    if not getattr(speculative_config, _SERVED, False):
+        stock(params, speculative_config)
+        return
+    if params.logprob_token_ids is not None:
+        from vllm.exceptions import VLLMValidationError
 
-    @functools.wraps(stock)
-    def validate_spec_decode(self: Any, speculative_config: Any) -> None:
-        if not getattr(speculative_config, _SERVED, False):
-            stock(self, speculative_config)
-            return
-        if self.logprob_token_ids is not None:
-            from vllm.exceptions import VLLMValidationError
-
-            raise VLLMValidationError(
-                "logprob_token_ids cannot be used with speculative decoding; leave it out, or "
-                "serve without --speculative-config.",
-                parameter="logprob_token_ids",
-            )
-        # vLLM's own check, of everything but the two fields that are served.
-        others = copy.copy(self)
-        others.min_p = 0.0
-        others.logit_bias = None
-        stock(others, speculative_config)
-
-    return validate_spec_decode
+        raise VLLMValidationError(
+            "logprob_token_ids cannot be used with speculative decoding; leave it out, or "
+            "serve without --speculative-config.",
+            parameter="logprob_token_ids",
+        )
+    # vLLM's own check, of everything but the two fields that are served.
+    others = copy.copy(params)
+    others.min_p = 0.0
+    others.logit_bias = None
+    stock(others, speculative_config)

@@ -13,29 +13,12 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from paceline.engine.compat.model_runner_loading import when_model_runner_loads
-from paceline.engine.compat.wrapping import fits, wrap_once
+from paceline.engine.compat.wrapping import Wrappers
 from paceline.engine.worker.resting_draft import drafter_rests
 
-_PART = "deferred_drafts"
 _DEFERS = "_paceline_defers_drafts"
 _DEFERRED = "_paceline_deferred_drafts"
 """On the runner, from the tokens of a step until its drafts: a function that drafts."""
-
-
-def apply() -> bool:
-    """Register the wrappers for this process's workers, outside those of the other parts; return
-    whether they were registered."""
-    return when_model_runner_loads(_wrap)
-
-
-def _wrap() -> None:
-    """Wrap the methods in a process that has their module loaded. Idempotent."""
-    if fits(_PART, otherwise="Tokens wait for the draft model."):
-        from vllm.v1.worker.gpu_model_runner import GPUModelRunner
-
-        wrap_once(GPUModelRunner, "propose_draft_token_ids", _PART, _defer)
-        wrap_once(GPUModelRunner, "take_draft_token_ids", _PART, _draft_and_take)
 
 
 def _defer(
@@ -81,3 +64,14 @@ def _draft_and_take(stock: Any, runner: Any) -> Any:
         with torch.inference_mode():
             draft()
     return stock(runner)
+
+
+WRAPPERS = Wrappers(
+    "deferred_drafts",
+    {
+        "vllm.v1.worker.gpu_model_runner:GPUModelRunner.propose_draft_token_ids": _defer,
+        "vllm.v1.worker.gpu_model_runner:GPUModelRunner.take_draft_token_ids": _draft_and_take,
+    },
+    otherwise="Tokens wait for the draft model.",
+)
+"""To be registered last: these belong outside the wrappers of the other parts."""

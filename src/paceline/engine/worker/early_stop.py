@@ -22,8 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from paceline.engine.compat.model_runner_loading import when_model_runner_loads
-from paceline.engine.compat.wrapping import fits, is_wrapped, wrap_once
+from paceline.engine.compat.wrapping import Wrappers, is_wrapped
 from paceline.engine.worker.draft_orders import ORDER, REPORT, DraftOrder, DraftReport
 from paceline.governor.acceptance.confidence_map import Floats
 from paceline.governor.drafting.drafting_round import DraftingRound
@@ -36,11 +35,6 @@ _PASSES = "_paceline_passes"
 _REPORT = "_paceline_draft_report"
 """On the runner, until the draft tokens are taken: the `DraftReport`."""
 _METHODS = ("draft_model", "eagle", "eagle3", "mtp")
-
-
-def apply() -> bool:
-    """Register the wrappers for this process's workers; return whether they were registered."""
-    return when_model_runner_loads(_wrap)
 
 
 def why_not_in_worker(worker: Any) -> str:
@@ -65,19 +59,6 @@ def why_not_in_worker(worker: Any) -> str:
         ),
     }
     return next((reason for reason, holds in reasons.items() if holds), "")
-
-
-def _wrap() -> None:
-    """Wrap the methods in a process that has their modules loaded. Idempotent."""
-    if not fits(_PART, otherwise="Drafts do not end early, and all are verified."):
-        return
-    from vllm.v1.spec_decode.llm_base_proposer import SpecDecodeBaseProposer
-    from vllm.v1.worker.gpu_model_runner import GPUModelRunner
-
-    wrap_once(SpecDecodeBaseProposer, "_sample_draft_tokens", _PART, _sample_draft_tokens)
-    wrap_once(SpecDecodeBaseProposer, "propose", _PART, _propose)
-    wrap_once(GPUModelRunner, "propose_draft_token_ids", _PART, _propose_by_order)
-    wrap_once(GPUModelRunner, "take_draft_token_ids", _PART, _take_with_report)
 
 
 class _DraftingEndedError(Exception):
@@ -240,3 +221,17 @@ def _take_with_report(stock: Any, runner: Any) -> Any:
     if drafts is not None and report is not None:
         setattr(drafts, REPORT, report)
     return drafts
+
+
+_PROPOSER = "vllm.v1.spec_decode.llm_base_proposer:SpecDecodeBaseProposer"
+_RUNNER = "vllm.v1.worker.gpu_model_runner:GPUModelRunner"
+WRAPPERS = Wrappers(
+    _PART,
+    {
+        f"{_PROPOSER}._sample_draft_tokens": _sample_draft_tokens,
+        f"{_PROPOSER}.propose": _propose,
+        f"{_RUNNER}.propose_draft_token_ids": _propose_by_order,
+        f"{_RUNNER}.take_draft_token_ids": _take_with_report,
+    },
+    otherwise="Drafts do not end early, and all are verified.",
+)

@@ -12,26 +12,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from paceline.engine.compat.model_runner_loading import when_model_runner_loads
-from paceline.engine.compat.wrapping import fits, wrap_once
-
-_PART = "plain_sampling"
-
-
-def apply() -> bool:
-    """Register the wrapper for this process's workers; return whether it was registered."""
-    return when_model_runner_loads(_wrap)
-
-
-def _wrap() -> None:
-    """Wrap the method in a process that has its module loaded. Idempotent."""
-    if fits(_PART, otherwise="Steps without drafts use the rejection sampler."):
-        from vllm.v1.worker.gpu_model_runner import GPUModelRunner
-
-        wrap_once(GPUModelRunner, "_sample", _PART, _sample)
+from paceline.engine.compat.wrapping import Wrappers
 
 
 def _sample(stock: Any, runner: Any, logits: Any, spec_decode_metadata: Any) -> Any:
     if spec_decode_metadata is not None and spec_decode_metadata.max_spec_len == 0:
         spec_decode_metadata = None
     return stock(runner, logits, spec_decode_metadata)
+
+
+WRAPPERS = Wrappers(
+    "plain_sampling",
+    {"vllm.v1.worker.gpu_model_runner:GPUModelRunner._sample": _sample},
+    otherwise="Steps without drafts use the rejection sampler.",
+)

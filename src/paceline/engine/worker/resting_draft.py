@@ -24,13 +24,11 @@ from typing import Any
 
 import numpy as np
 
-from paceline.engine.compat.model_runner_loading import when_model_runner_loads
-from paceline.engine.compat.wrapping import fits, wrap_once
+from paceline.engine.compat.wrapping import Wrappers
 from paceline.engine.worker.draft_coverage import DraftCoverage, Gap, Ints, take_tokens
 
 logger = logging.getLogger("vllm.paceline.resting_draft")
 
-_PART = "resting_draft"
 _COVERAGE = "_paceline_draft_coverage"
 _NEAR_LIMIT = "_paceline_near_context_limit"
 
@@ -62,20 +60,6 @@ def is_full_attention(spec: Any) -> bool:
     if inner is not None:
         return all(map(is_full_attention, inner.values()))
     return type(spec).__name__ == "FullAttentionSpec"
-
-
-def apply() -> bool:
-    """Register the wrappers for this process's workers; return whether they were registered."""
-    return when_model_runner_loads(_wrap)
-
-
-def _wrap() -> None:
-    """Wrap the methods in a process that has their module loaded. Idempotent."""
-    if fits(_PART, otherwise="The draft model runs in every step."):
-        from vllm.v1.worker.gpu_model_runner import GPUModelRunner
-
-        wrap_once(GPUModelRunner, "propose_draft_token_ids", _PART, _propose)
-        wrap_once(GPUModelRunner, "_input_fits_in_drafter", _PART, _input_fits)
 
 
 def _propose(stock: Any, runner: Any, *arguments: Any, **named: Any) -> Any:
@@ -214,3 +198,13 @@ def _run_draft_model(runner: Any, common: Any, batch: Sequence[Gap]) -> Ints:
 def forget_coverage(worker: Any) -> None:
     """In the worker: forget what the draft model missed, when all requests so far were trials."""
     vars(worker.model_runner).pop(_COVERAGE, None)
+
+
+WRAPPERS = Wrappers(
+    "resting_draft",
+    {
+        "vllm.v1.worker.gpu_model_runner:GPUModelRunner.propose_draft_token_ids": _propose,
+        "vllm.v1.worker.gpu_model_runner:GPUModelRunner._input_fits_in_drafter": _input_fits,
+    },
+    otherwise="The draft model runs in every step.",
+)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from paceline.engine.compat import wrapping
-from paceline.engine.compat.wrapping import fits, is_wrapped, wrap_once
+from paceline.engine.compat.wrapping import Wrappers, fits, is_wrapped, wrap_once
 
 
 class Runner:
@@ -41,6 +41,24 @@ def test_a_method_of_one_object_is_wrapped_for_it_alone() -> None:
     wrapped, other = Runner(), Runner()
     wrap_once(wrapped, "sample", "one", lambda stock, number: stock(number) + 1)
     assert (wrapped.sample(3), other.sample(3)) == (4, 3)
+
+
+def test_a_part_wraps_its_methods_when_the_model_runner_is_loaded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The log names the module of the wrappers."""
+    registered: list[Any] = []
+    monkeypatch.setattr(
+        wrapping, "when_model_runner_loads", lambda *given: registered.append(given)
+    )
+    monkeypatch.setattr(wrapping, "check_hooks", lambda part: {})
+    monkeypatch.setattr(wrapping, "unfit_for", lambda part, found: "")
+    monkeypatch.setattr(Runner, "sample", Runner.sample)
+    Wrappers("one", {f"{__name__}:Runner.sample": tenfold}).register()
+    [(wrap, module)] = registered
+    assert (Runner().sample(3), module) == (3, __name__)
+    wrap()
+    assert Runner().sample(3) == 30
 
 
 @pytest.mark.parametrize("misfit", ["", "sample is missing"])

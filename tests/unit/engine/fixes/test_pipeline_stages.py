@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from paceline.engine.fixes.pipeline_stages import with_buffer
+from paceline.engine.fixes.pipeline_stages import _create_buffer_and_copy
 
 
 def make_runner(buffer: Any) -> Any:
@@ -33,11 +33,12 @@ def copy(self: Any, num_tokens: int, intermediate_tensors: Any, sync_self: bool)
 
 def test_the_first_step_creates_the_buffer_for_the_largest_batch() -> None:
     runner = make_runner(None)
-    assert with_buffer(copy)(runner, 3, "received", True) == ("new buffer", 3, "received", True)
+    copied = _create_buffer_and_copy(copy, runner, 3, "received", True)
+    assert copied == ("new buffer", 3, "received", True)
     assert runner.created == [{"batch_size": 4096, "dtype": "float32", "device": "cpu"}]
 
 
 def test_a_buffer_that_is_there_is_kept() -> None:
     runner = make_runner("warmed up")
-    assert with_buffer(copy)(runner, 3, "received", True)[0] == "warmed up"
+    assert _create_buffer_and_copy(copy, runner, 3, "received", True)[0] == "warmed up"
     assert runner.created == []
