@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from paceline.governor.costs.cost_table import CostTable, dict_of, table_from
+import msgspec
+
+from paceline.governor.costs.cost_table import CostTable
 
 SCHEMA_VERSION = 1
 """Raised when a stored table means something else than before; older files then count as absent."""
@@ -39,7 +41,7 @@ def read(path: Path) -> tuple[Identity, StoredCosts]:
     """The content of a file. Raises one of `UNREADABLE`."""
     with path.open("rb") as file:
         document = json.loads(file.read(_MAX_FILE_BYTES))
-    costs = StoredCosts(table_from(document["table"]), str(document["measured_on"]))
+    costs = StoredCosts(msgspec.convert(document["table"], CostTable), str(document["measured_on"]))
     return document["identity"], costs
 
 
@@ -48,7 +50,7 @@ def document_of(identity: Identity, costs: StoredCosts) -> dict[str, Any]:
     return {
         "identity": as_stored(identity),
         "measured_on": costs.measured_on,
-        "table": dict_of(costs.table),
+        "table": asdict(costs.table),
     }
 
 

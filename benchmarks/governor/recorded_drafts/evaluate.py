@@ -33,7 +33,6 @@ from benchmarks.governor.recorded_drafts.traces import TRACES, build_trace
 from benchmarks.governor.simulate import rounded
 from benchmarks.results_file import ResultFile, add_allow_dirty
 from paceline.bench.results.environment import describe_environment
-from paceline.governor.costs.cost_table import dict_of
 
 DEFAULT_ARMS = ("sglang-ema", "goodput", "clairvoyant")
 _EXAMPLES = """examples:
@@ -108,7 +107,7 @@ def main() -> None:
             "kind": "governor on recorded drafts",
             "environment": environment,
             "machine": machine.name,
-            "costs": dict_of(machine.cost.table) if isinstance(machine.cost, TableCost) else None,
+            "costs": asdict(machine.cost.table) if isinstance(machine.cost, TableCost) else None,
             "trace": arguments.trace,
             "seeds": arguments.seeds,
             "scores": {arm: asdict(score) for arm, score in scores.items()},

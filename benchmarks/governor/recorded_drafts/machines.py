@@ -15,9 +15,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+import msgspec
 import numpy as np
 
-from paceline.governor.costs.cost_table import CostTable, table_from
+from paceline.governor.costs.cost_table import CostTable
 from paceline.policy_simulator.machines.cost import CostFunction, StepShape
 from paceline.policy_simulator.machines.graphs import NO_GRAPHS
 from paceline.policy_simulator.machines.profiles import load_profile
@@ -142,7 +143,7 @@ def measured_machine(file: Path) -> Machine:
 
     Raises OSError, ValueError, TypeError or KeyError for another kind of file.
     """
-    table = table_from(json.loads(file.read_text(encoding="utf-8"))["table"])
+    table = msgspec.convert(json.loads(file.read_text(encoding="utf-8"))["table"], CostTable)
     return replace(build_machine("cpu-twin"), name="measured", cost=TableCost(table))
 
 

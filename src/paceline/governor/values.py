@@ -225,5 +225,29 @@ class DraftPlan:
     """How drafting ends before `draft_length`; None for never."""
 
     def __post_init__(self) -> None:
-        if self.draft_length < 0:
-            raise ValueError(f"draft_length is {self.draft_length}; it must be 0 (off) or more")
+        if type(self.draft_length) is not int or self.draft_length < 0:
+            raise ValueError(
+                f"draft_length is {self.draft_length!r}; it must be a whole number, 0 (off) or more"
+            )
+        if not isinstance(self.reason, str):
+            raise TypeError(f"reason is {self.reason!r}; it must be a text")
+        if not isinstance(self.expected_tokens_per_s, float | int | None):
+            raise TypeError(
+                f"expected_tokens_per_s is {self.expected_tokens_per_s!r}; it must be a number, or "
+                "None"
+            )
+        if not isinstance(self.rule, DraftRule | None):
+            raise TypeError(f"rule is {self.rule!r}; it must be a DraftRule, or None")
+
+
+def check_widths(widths: Sequence[int], shape: tuple[int, ...]) -> None:
+    """Raise ValueError unless there is one width, a whole number from 0 to the drafted tokens, per
+    request; `shape` is (num_requests, num_passes)."""
+    num_requests, num_passes = shape
+    if len(widths) != num_requests:
+        raise ValueError(f"the policy chose {len(widths)} widths for {num_requests} requests")
+    if not all(type(width) is int and 0 <= width <= num_passes for width in widths):
+        raise ValueError(
+            f"the policy chose the widths {widths!r}; each must be a whole number from 0 to "
+            f"{num_passes}"
+        )

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from paceline.governor.values import DraftPlan, DraftRule, EngineLoad, StepSample
+from paceline.governor.values import DraftPlan, DraftRule, EngineLoad, StepSample, check_widths
 
 SAMPLE = StepSample(
     num_requests=3,
@@ -77,9 +77,42 @@ def test_the_least_possible_sample_is_accepted(changes: dict[str, Any]) -> None:
     assert replace(SAMPLE, **changes) == replace(SAMPLE, **changes)
 
 
-def test_an_impossible_plan_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"draft_length is -1; it must be 0 \(off\) or more"):
-        DraftPlan(-1, "planted")
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"draft_length": -1}, r"draft_length is -1; it must be a whole number, 0 \(off\) or more"),
+        ({"draft_length": True}, "draft_length is True; it must be a whole number"),
+        ({"draft_length": 2.0}, r"draft_length is 2\.0; it must be a whole number"),
+        ({"reason": b"planted"}, "reason is b'planted'; it must be a text"),
+        ({"expected_tokens_per_s": "9"}, "expected_tokens_per_s is '9'; it must be a number"),
+        ({"rule": 0.5}, r"rule is 0\.5; it must be a DraftRule"),
+    ],
+)
+def test_an_impossible_plan_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        replace(DraftPlan(1, "planted"), **changes)
+
+
+@pytest.mark.parametrize("widths", [[0, 3], (1, 2)])
+def test_possible_widths_are_accepted(widths: Any) -> None:
+    check_widths(widths, (2, 3))
+
+
+@pytest.mark.parametrize(
+    ("widths", "message"),
+    [
+        ([1], "the policy chose 1 widths for 2 requests"),
+        ([1, 1, 1], "the policy chose 3 widths for 2 requests"),
+        ([4, 0], r"the widths \[4, 0\]; each must be a whole number from 0 to 3"),
+        ([0, -1], r"the widths \[0, -1\]; each"),
+        ([0, True], r"the widths \[0, True\]; each"),
+        ([0.5, 0], r"the widths \[0\.5, 0\]; each"),
+    ],
+)
+def test_impossible_widths_are_refused(widths: Any, message: str) -> None:
+    """Two requests, for which three tokens each were drafted."""
+    with pytest.raises(ValueError, match=message):
+        check_widths(widths, (2, 3))
 
 
 @pytest.mark.parametrize("least_survival", [-0.1, float("inf"), float("nan")])

@@ -21,13 +21,17 @@ from paceline.engine.scheduler.step_statistics import StepStatistics
 from paceline.governor.acceptance.confidence_map import Floats
 from paceline.governor.costs.cost_table import CostTable
 from paceline.governor.policy import ChoosesWidths, KnowsStepTime, Policy
-from paceline.governor.values import DraftPlan, DraftRule, EngineLoad, StepSample, longest_allowed
+from paceline.governor.values import (
+    DraftPlan,
+    EngineLoad,
+    StepSample,
+    check_widths,
+    longest_allowed,
+)
 from paceline.policy_registry import create_policy
 
 logger = logging.getLogger("vllm.paceline.controller")
 
-_TYPES = {"reason": str, "rule": DraftRule | None, "expected_tokens_per_s": float | int | None}
-"""Types in a `DraftPlan`, which an installed policy may not keep to."""
 _SETTABLE = ("policy", "policy_parameters", "draft_length", "ceiling")
 
 
@@ -72,7 +76,13 @@ class DraftLengthController:
             self._steps_total += 1
             try:
                 plan = self._policy.plan(load)
-                _check_plan(plan, self._abilities.max_draft_length)
+                if not isinstance(plan, DraftPlan):
+                    raise TypeError(f"the policy planned {plan!r}, which is no DraftPlan")
+                if plan.draft_length > self._abilities.max_draft_length:
+                    raise ValueError(
+                        f"the policy planned draft length {plan.draft_length}; the longest is "
+                        f"{self._abilities.max_draft_length}"
+                    )
             except Exception as error:  # noqa: BLE001 - serving continues with the static setting
                 return self.fall_back("plan", error)
             if recorded_length is not None:
@@ -99,7 +109,7 @@ class DraftLengthController:
             policy = self._policy
             if isinstance(policy, ChoosesWidths):
                 widths = policy.choose_widths(confidences, classes, limits)
-                _check_widths(widths, confidences)
+                check_widths(widths, confidences.shape)
                 return widths
         return None
 
@@ -280,28 +290,3 @@ class DraftLengthController:
                 exc_info=error,
             )
         return kind
-
-
-def _check_plan(plan: DraftPlan, longest: int) -> None:
-    """Raise unless vLLM can carry out the plan and the control channel can send it as JSON."""
-    if type(plan.draft_length) is not int or not 0 <= plan.draft_length <= longest:
-        raise ValueError(
-            f"the policy planned draft length {plan.draft_length!r}; it must be a whole number "
-            f"from 0 to {longest}"
-        )
-    for name, kind in _TYPES.items():
-        value = getattr(plan, name)
-        if not isinstance(value, kind):
-            raise TypeError(f"the plan's {name} is {value!r}; it must be of the type {kind}")
-
-
-def _check_widths(widths: Sequence[int], confidences: Floats) -> None:
-    """Raise unless there is one width, a whole number from 0 to the drafted tokens, per request."""
-    num_requests, num_passes = confidences.shape
-    if len(widths) != num_requests:
-        raise ValueError(f"the policy chose {len(widths)} widths for {num_requests} requests")
-    if not all(type(width) is int and 0 <= width <= num_passes for width in widths):
-        raise ValueError(
-            f"the policy chose the widths {widths!r}; each must be a whole number from 0 to "
-            f"{num_passes}"
-        )

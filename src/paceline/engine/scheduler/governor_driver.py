@@ -18,11 +18,7 @@ from paceline.engine.scheduler.draft_length_controller import DraftLengthControl
 from paceline.engine.scheduler.engine_abilities import EngineAbilities
 from paceline.engine.scheduler.forbidden_drafts import ForbiddenDrafts
 from paceline.engine.scheduler.observer import ScheduledStep, StepObserver, VerifiedDraft
-from paceline.engine.scheduler.reported_drafts import (
-    choose_widths,
-    order_drafts,
-    shorten,
-)
+from paceline.engine.scheduler.reported_drafts import choose_widths, order_drafts, shorten
 from paceline.engine.scheduler.request_ledger import RequestLedger
 from paceline.engine.scheduler.request_parameters import UNREADABLE, cap_of, class_of
 from paceline.engine.scheduler.step_clock import FinishedStep

@@ -41,7 +41,7 @@ from paceline.engine.worker.early_stop import why_not_in_worker
 from paceline.engine.worker.resting_draft import drafter_rests
 from paceline.engine.worker.trimmed_drafts import report_from_worker
 from paceline.engine.worker.v2_draft_length import patch_worker
-from paceline.governor.costs.cost_table import CostTable, dict_of
+from paceline.governor.costs.cost_table import CostTable
 from paceline.governor_channel import own_address
 from paceline.recording.records import SCHEMA_VERSION, CostTableRecord, Header
 
@@ -195,28 +195,23 @@ def _header_of(
     vllm_config = scheduler.vllm_config
     settings = vllm_config.scheduler_config
     sizes = vllm_config.compilation_config.cudagraph_capture_sizes or ()
-    # Read now: pacing lowers it during a step.
-    prefill_chunk_tokens = settings.long_prefill_token_threshold or None
-    costs = None if table is None else msgspec.convert(dict_of(table), CostTableRecord)
-
-    def header() -> Header:
-        return Header(
-            schema_version=SCHEMA_VERSION,
-            paceline_version=paceline.__version__,
-            policy=controller.state()["policy"],
-            method=abilities.method,
-            max_draft_length=abilities.max_draft_length,
-            allowed_lengths=abilities.allowed_lengths,
-            drafter_rests=abilities.drafter_rests,
-            is_async=bool(settings.async_scheduling),
-            max_num_seqs=scheduler.max_num_running_reqs,
-            token_budget=settings.max_num_batched_tokens,
-            prefill_chunk_tokens=prefill_chunk_tokens,
-            graph_sizes=tuple(sorted(sizes)),
-            cost_table=costs,
-        )
-
-    return header
+    header = Header(
+        schema_version=SCHEMA_VERSION,
+        paceline_version=paceline.__version__,
+        policy="",
+        method=abilities.method,
+        max_draft_length=abilities.max_draft_length,
+        allowed_lengths=abilities.allowed_lengths,
+        drafter_rests=abilities.drafter_rests,
+        is_async=bool(settings.async_scheduling),
+        max_num_seqs=scheduler.max_num_running_reqs,
+        token_budget=settings.max_num_batched_tokens,
+        prefill_chunk_tokens=settings.long_prefill_token_threshold or None,
+        graph_sizes=tuple(sorted(sizes)),
+        cost_table=msgspec.convert(table, CostTableRecord | None, from_attributes=True),
+    )
+    # The policy may change until a recording starts; what pacing changes was read at the start.
+    return lambda: msgspec.structs.replace(header, policy=controller.state()["policy"])
 
 
 def _ignore_length_table(scheduler: Any) -> None:

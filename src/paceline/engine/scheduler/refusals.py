@@ -8,11 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from paceline.engine.compat.drafters import (
-    drafter_control,
-    drafting_of,
-    refused_in_pipeline,
-)
+from paceline.engine.compat.drafters import drafter_control, drafting_of, refused_in_pipeline
 
 _LOSSLESS = ("standard", "block")
 """vLLM's verification methods that keep the target's distribution. Not among them are "synthetic",

@@ -60,25 +60,37 @@ def varied_samples(num_samples: int, max_draft_length: int, *, seed: int = 0) ->
     requested = 0
     samples = []
     for _ in range(num_samples):
-        length = spread.whole(max_draft_length)
-        samples.append(step_of(spread, 1 + spread.whole(7), requested, length))
+        length, num_requests = spread.whole(max_draft_length), 1 + spread.whole(7)
+        drafts = np.empty((num_requests, requested))
+        samples.append(step_of(spread, drafts, [requested] * num_requests, length))
         requested = length
     return samples
 
 
-def step_of(spread: Spread, num_requests: int, requested: int, draft_length: int) -> StepSample:
-    """A clean step that verifies drafts of `requested` tokens."""
-    drafted = (requested,) * num_requests if requested else ()
-    accepted = tuple(spread.whole(count) for count in drafted)
+def step_of(
+    spread: Spread,
+    confidences: Floats,
+    widths: Sequence[int],
+    draft_length: int,
+    classes: tuple[str, ...] = (),
+) -> StepSample:
+    """A clean step that verifies `widths` tokens of the drafts with these confidences; without
+    `classes`, the engine reports no confidences."""
+    num_requests, requested = confidences.shape
+    drafted = tuple(widths) if requested else ()
+    rows = zip(confidences.tolist(), drafted, strict=True) if drafted and classes else ()
     return ordinary_sample(
         num_requests=num_requests,
         requested_draft_length=requested,
         drafted=drafted,
-        accepted=accepted,
+        accepted=tuple(spread.whole(count) for count in drafted),
         verified_draft_tokens=sum(drafted),
         draft_length=draft_length,
         duration_s=0.02 + 0.001 * sum(drafted) + 0.001 * spread.fraction(),
         judged=tuple(f"request-{number}" for number in range(len(drafted))),
+        requested=drafted if classes else (),
+        classes=classes if drafted else (),
+        confidences=tuple(tuple(row[:width]) for row, width in rows),
     )
 
 
@@ -89,30 +101,13 @@ def varied_confidences(spread: Spread, num_requests: int, num_passes: int) -> Fl
     return confidences
 
 
-def confident_sample(
-    spread: Spread, confidences: Floats, widths: Sequence[int], classes: tuple[str, ...]
-) -> StepSample:
-    """A step that verifies `widths` tokens of drafts with these confidences."""
-    num_requests, num_passes = confidences.shape
-    return ordinary_sample(
-        num_requests=num_requests,
-        requested_draft_length=num_passes,
-        requested=tuple(widths),
-        drafted=tuple(widths),
-        accepted=tuple(map(spread.whole, widths)),
-        verified_draft_tokens=sum(widths),
-        draft_length=num_passes,
-        duration_s=0.02 + 0.001 * sum(widths) + 0.001 * spread.fraction(),
-        classes=classes,
-        confidences=tuple(
-            tuple(row[:width]) for row, width in zip(confidences.tolist(), widths, strict=True)
-        ),
-    )
-
-
 def extreme_samples(max_draft_length: int) -> dict[str, list[StepSample]]:
     """Samples that a faulty engine, clock or drafter could produce, by what is wrong."""
     sample, top = ordinary_sample, max_draft_length
+
+    def many(num_samples: int = 50, **changes: Any) -> list[StepSample]:
+        return [sample(**changes)] * num_samples
+
     crowd: dict[str, Any] = {
         "num_requests": 256,
         "requested_draft_length": top,
@@ -120,61 +115,45 @@ def extreme_samples(max_draft_length: int) -> dict[str, list[StepSample]]:
         "drafted": (top,) * 256,
         "verified_draft_tokens": 256 * top,
     }
-    all_accepted = sample(**crowd, accepted=(top,) * 256)
-    none_accepted = sample(**crowd, accepted=(0,) * 256)
+    accepted, rejected = (sample(**crowd, accepted=(count,) * 256) for count in (top, 0))
     deep = 2 * top + 4
+    too_deep = sample(
+        requested_draft_length=deep, drafted=(deep,), accepted=(deep,), verified_draft_tokens=deep
+    )
+    unjudged: dict[str, Any] = {"drafted": (), "accepted": ()}
+    greedy = ("greedy",) * 4
+    sure = ((0.0, 1.0, 0.0),) * 3 + ((),)
+    absurd = ((math.nan, math.inf, -1.0),) * 3 + ((),)
     return {
-        "durations of zero": [sample(duration_s=0.0)] * 50,
+        "durations of zero": many(duration_s=0.0),
         "one duration of zero": [sample(), sample(duration_s=0.0), sample()],
-        "no durations": [sample(duration_s=None)] * 50,
-        "steps of eleven days": [sample(duration_s=1e6)] * 50,
-        "steps of a picosecond": [sample(duration_s=1e-12)] * 50,
+        "no durations": many(duration_s=None),
+        "steps of eleven days": many(duration_s=1e6),
+        "steps of a picosecond": many(duration_s=1e-12),
         "durations that grow tenfold": [sample(duration_s=10.0**power) for power in range(-12, 7)],
-        "nothing judged": [sample(drafted=(), accepted=())] * 50,
-        "no requests": [sample(num_requests=0, drafted=(), accepted=(), verified_draft_tokens=0)]
-        * 9,
-        "no clean step": [sample(is_clean=False)] * 50,
-        "prefills only": [sample(prefill_tokens=8192, is_clean=False, drafted=(), accepted=())]
-        * 50,
-        "prompts that do not end": [
-            sample(prefill_tokens=8192, num_prefilling=4, drafted=(), accepted=())
-        ]
-        * 50,
-        "prompts beside every decode": [sample(prefill_tokens=8192, num_prefilling=1)] * 200,
-        "catching up in every step": [sample(catches_up=True, is_clean=False)] * 50,
-        "catching up without context": [sample(catches_up=True, context_tokens=0)] * 9,
-        "256 requests, all drafts accepted": [all_accepted] * 300,
-        "256 requests, no draft accepted": [none_accepted] * 300,
-        "acceptance that alternates in every step": [all_accepted, none_accepted] * 99,
-        "ten million tokens of context": [sample(context_tokens=10**7)] * 50,
-        "drafts that were not requested": [sample(requested_draft_length=0)] * 50,
-        "drafts longer than the ceiling": [
-            sample(
-                requested_draft_length=deep,
-                drafted=(deep,),
-                accepted=(deep,),
-                verified_draft_tokens=deep,
-            )
-        ]
-        * 50,
-        "one stale sample again and again": [sample()] * 300,
+        "nothing judged": many(**unjudged),
+        "no requests": many(9, num_requests=0, verified_draft_tokens=0, **unjudged),
+        "no clean step": many(is_clean=False),
+        "prefills only": many(prefill_tokens=8192, is_clean=False, **unjudged),
+        "prompts that do not end": many(prefill_tokens=8192, num_prefilling=4, **unjudged),
+        "prompts beside every decode": many(200, prefill_tokens=8192, num_prefilling=1),
+        "catching up in every step": many(catches_up=True, is_clean=False),
+        "catching up without context": many(9, catches_up=True, context_tokens=0),
+        "256 requests, all drafts accepted": [accepted] * 300,
+        "256 requests, no draft accepted": [rejected] * 300,
+        "acceptance that alternates in every step": [accepted, rejected] * 99,
+        "ten million tokens of context": many(context_tokens=10**7),
+        "drafts that were not requested": many(requested_draft_length=0),
+        "drafts longer than the ceiling": [too_deep] * 50,
+        "one stale sample again and again": many(300),
         "a new class in every request": [
             sample(classes=tuple(f"class {4 * step + row}" for row in range(4)))
             for step in range(200)
         ],
         "classes that vanish": [sample(classes=("greedy", "sampled") * 2), sample()] * 50,
-        "confidences without classes": [sample(confidences=((0.5,) * 3,) * 3 + ((),))] * 50,
-        "confidences of 0 and 1": [
-            sample(classes=("greedy",) * 4, confidences=((0.0, 1.0, 0.0),) * 3 + ((),))
-        ]
-        * 50,
-        "confidences that are none": [
-            sample(
-                classes=("greedy",) * 4,
-                confidences=((math.nan, math.inf, -1.0),) * 3 + ((),),
-            )
-        ]
-        * 50,
+        "confidences without classes": many(confidences=((0.5,) * 3,) * 3 + ((),)),
+        "confidences of 0 and 1": many(classes=greedy, confidences=sure),
+        "confidences that are none": many(classes=greedy, confidences=absurd),
     }
 
 

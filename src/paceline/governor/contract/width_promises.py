@@ -6,21 +6,9 @@ import math
 
 import numpy as np
 
-from paceline.governor.contract.driving import (
-    Broken,
-    MakePolicy,
-    build,
-    choose_widths,
-    observe,
-    plan,
-)
-from paceline.governor.contract.samples import (
-    Spread,
-    confident_sample,
-    rich_load,
-    varied_confidences,
-)
-from paceline.governor.policy import ChoosesWidths, Policy
+from paceline.governor.contract.driving import Broken, MakePolicy, build, choose_widths, drive, plan
+from paceline.governor.contract.samples import Spread, rich_load, varied_confidences
+from paceline.governor.policy import ChoosesWidths
 
 _NUM_STEPS = 60
 _NUM_REQUESTS = 4
@@ -46,7 +34,8 @@ def keeps_widths_within_the_drafts(make_policy: MakePolicy, ceiling: int) -> Non
             limits = [number % (num_passes + 1) for number in range(num_requests)]
             choose_widths(policy, ordinary, classes, f"in step {step}", limits)
             choose_widths(policy, absurd, classes, f"with absurd confidences, in step {step}")
-    _drive(policy, Spread(3), _NUM_STEPS, ceiling, "after absurd confidences")
+    load = rich_load(ceiling, num_requests=_NUM_REQUESTS)
+    list(drive(policy, load, _NUM_STEPS, "after absurd confidences, "))
 
 
 def chooses_widths_before_the_tokens(make_policy: MakePolicy, ceiling: int) -> None:
@@ -63,11 +52,10 @@ def chooses_widths_before_the_tokens(make_policy: MakePolicy, ceiling: int) -> N
             policy = build(make_policy)
             if not isinstance(policy, ChoosesWidths):
                 return
-            spread = Spread(4)
-            _drive(policy, spread, num_steps, ceiling, "with ordinary samples")
             load = rich_load(ceiling, num_requests=_NUM_REQUESTS)
+            list(drive(policy, load, num_steps))
             plan(policy, load, f"in step {num_steps}")
-            confidences = varied_confidences(spread, _NUM_REQUESTS, ceiling)
+            confidences = varied_confidences(Spread(num_steps), _NUM_REQUESTS, ceiling)
             confidences[:, known:] = later
             classes, limits = [*load.classes] * 2, [limit] * _NUM_REQUESTS
             widths = choose_widths(policy, confidences, classes, f"in step {num_steps}", limits)
@@ -78,16 +66,3 @@ def chooses_widths_before_the_tokens(make_policy: MakePolicy, ceiling: int) -> N
                 f"verified, but {kept[1]} where later tokens have other confidences and drafts "
                 "other limits"
             )
-
-
-def _drive(policy: Policy, spread: Spread, num_steps: int, ceiling: int, when: str) -> None:
-    """Steps of an engine that drafts what is planned and verifies what is chosen."""
-    load = rich_load(ceiling, num_requests=_NUM_REQUESTS)
-    classes = tuple([*load.classes] * 2)
-    for step in range(num_steps):
-        planned = plan(policy, load, f"{when}, in step {step}")
-        confidences = varied_confidences(spread, _NUM_REQUESTS, planned.draft_length)
-        widths = [planned.draft_length] * _NUM_REQUESTS
-        if planned.rule is not None and isinstance(policy, ChoosesWidths):
-            widths = [*choose_widths(policy, confidences, classes, f"{when}, in step {step}")]
-        observe(policy, confident_sample(spread, confidences, widths, classes), when)

@@ -21,10 +21,9 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 LEAST_STEP_S = 1e-7
 """Lower bound of a step's duration, so that a rate can be computed from it."""
@@ -186,22 +185,3 @@ def _line(first: float, second: float, share: float) -> float:
     if share <= 1.0:
         return first + share * (second - first)
     return second + (share - 1.0) * max(second - first, 0.0)
-
-
-def table_from(document: Mapping[str, Any]) -> CostTable:
-    """The table that `dict_of` turned into JSON values. Raises ValueError, TypeError or KeyError
-    for anything else."""
-    return CostTable(
-        sizes=tuple(document["sizes"]),
-        lengths=tuple(document["lengths"]),
-        verify_s=tuple(map(tuple, document["verify_s"])),
-        draft_s=tuple(map(tuple, document["draft_s"])),
-        context_tokens=document["context_tokens"],
-        context_s=document["context_s"],
-        draft_context_s=document["draft_context_s"],
-    )
-
-
-def dict_of(table: CostTable) -> dict[str, Any]:
-    """The table as JSON values."""
-    return asdict(table)

@@ -23,7 +23,7 @@ import numpy as np
 
 from paceline.capacity.cost import usd_per_million_tokens
 from paceline.governor.costs.cost_model import CostModel
-from paceline.governor.costs.cost_table import CostTable, table_from
+from paceline.governor.costs.cost_table import CostTable
 from paceline.governor.policy import Policy
 from paceline.plan.replay.acceptance import (
     Verdicts,
@@ -188,7 +188,7 @@ def _tables_of(parts: Sequence[Recording]) -> list[CostModel]:
     costs = [part.header.cost_table for part in parts]
     try:
         return [
-            CostModel(table_from(msgspec.to_builtins(found)), found.lengths[-1])
+            CostModel(msgspec.convert(found, CostTable, from_attributes=True), found.lengths[-1])
             for found in costs
             if found is not None and None not in costs
         ]

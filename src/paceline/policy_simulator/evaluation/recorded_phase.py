@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from paceline.governor.costs.cost_table import CostTable, dict_of
+from paceline.governor.costs.cost_table import CostTable
 from paceline.governor.policy import Policy
 from paceline.governor.values import DraftPlan, EngineLoad, StepSample
 from paceline.policy_simulator.engine.simulated_engine import SimulatedEngine
@@ -132,9 +132,7 @@ def record_phase(
         token_budget=machine.token_budget,
         prefill_chunk_tokens=machine.prefill_chunk_tokens,
         graph_sizes=graph_sizes,
-        cost_table=(
-            None if cost_table is None else msgspec.convert(dict_of(cost_table), CostTableRecord)
-        ),
+        cost_table=msgspec.convert(cost_table, CostTableRecord | None, from_attributes=True),
     )
     latest_s = max((seen.last_s for seen in recorded.seen.values()), default=0.0)
     requests = [

@@ -195,32 +195,42 @@ def test_a_planned_length_that_is_no_whole_number_is_an_error(planned: Any) -> N
     assert controller.state()["policy_errors_total"] == 1
 
 
+class PlansFields(FailingPolicy):
+    """Makes the plan of these fields."""
+
+    def plan(self, load: EngineLoad) -> DraftPlan:
+        return DraftPlan(**{"draft_length": 3, "reason": "planned"} | self.planned)
+
+
+class PlansDicts(FailingPolicy):
+    """Returns the fields themselves."""
+
+    def plan(self, load: EngineLoad) -> Any:
+        return {"draft_length": 3, "reason": "planned"} | self.planned
+
+
 @pytest.mark.parametrize(
-    "plan",
-    [DraftPlan(3, b"planned"), DraftPlan(3, "planned", expected_tokens_per_s=np.float32(1.5))],  # type: ignore[arg-type]
+    ("kind", "fields"),
+    [
+        (PlansFields, {"reason": b"planned"}),
+        (PlansFields, {"expected_tokens_per_s": np.float32(1.5)}),
+        (PlansFields, {"rule": 0.5}),
+        (PlansFields, {"rule": {"least_survival": 0.5}}),
+        (PlansFields, {"rule": DraftRule}),
+        (PlansDicts, {}),
+    ],
+    ids=str,
 )
-def test_the_state_is_json_for_every_plan_in_force(plan: DraftPlan) -> None:
-    """What JSON lacks is an error of the policy: the control channel answers in any case."""
-    controller = DraftLengthController(
-        PluginSettings(policy="fixed", draft_length=4),
-        EngineAbilities(8, "ngram"),
-        make_policy=lambda name, **_: Planned(plan),
-    )
-    assert controller.plan(LOAD).draft_length == 4
-    json.dumps(controller.state())
-    assert controller.state()["policy_errors_total"] == 1
-
-
-@pytest.mark.parametrize("rule", [0.5, {"least_survival": 0.5}, DraftRule], ids=str)
-def test_a_rule_that_is_none_is_an_error(rule: Any) -> None:
-    """The workers would fail on it in every step."""
+def test_what_is_no_plan_is_an_error(kind: type[FailingPolicy], fields: dict[str, Any]) -> None:
+    """The control channel could not send it, or the workers would fail on it in every step."""
     controller = DraftLengthController(
         PluginSettings(policy="fixed", draft_length=4),
         EngineAbilities(8, "draft_model"),
-        make_policy=lambda name, **_: Planned(DraftPlan(3, "planned", rule=rule)),
+        make_policy=lambda name, **_: kind(fields),
     )
     plan = controller.plan(LOAD)
     assert (plan.draft_length, plan.rule) == (4, None)
+    json.dumps(controller.state())
     assert controller.state()["policy_errors_total"] == 1
 
 

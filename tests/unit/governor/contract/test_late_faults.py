@@ -105,7 +105,7 @@ def is_extreme(seen: Seen) -> bool:
         ),
         (
             lambda seen: len(seen.samples) > 100 and loaded(seen).num_requests == 7,
-            "share no state",
+            "same samples and loads",
         ),
         (
             lambda seen: (

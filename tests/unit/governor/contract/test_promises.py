@@ -122,7 +122,7 @@ class Entangled(Sound):
 
     def plan(self, load: EngineLoad) -> DraftPlan:
         is_alone = Entangled.latest in (None, self)
-        if load.num_requests not in (4, 7):
+        if load.num_requests not in (1, 7):
             is_alone = True
         return DraftPlan(load.longest_allowed(self._max if is_alone else 0), "alone or not")
 
@@ -178,6 +178,13 @@ class CountsInFractions(Trims):
         self, confidences: Floats, classes: Sequence[str], limits: Sequence[int]
     ) -> Any:
         return [0.5] * len(classes)
+
+
+class ChoosesNothing(Trims):
+    def choose_widths(
+        self, confidences: Floats, classes: Sequence[str], limits: Sequence[int]
+    ) -> Any:
+        return None
 
 
 class AveragesNothing(Trims):
@@ -274,22 +281,23 @@ def test_a_sound_policy_breaks_nothing() -> None:
         (TiresOfWaiting, "tolerates missing samples", "500 steps after the last sample"),
         (ChangesSamples, "leaves samples unchanged", "observe changed StepSample"),
         (Unsteady, "same samples and loads give the same plans", "in step 0"),
-        (Entangled, "share no state", "while another one was in use"),
+        (Entangled, "same samples and loads give the same plans", "the second beside a third"),
         (TrimsWithoutConfidences, "uses only what the engine has", "reports no confidences"),
         (LeavesWidthsToOthers, "uses only what the engine has", "has no choose_widths"),
         (HasAnEndlessPass, "uses only what the engine has", "number that is not finite"),
-        (ForgetsARequest, "Widths are from 0", "returned 3 widths for 4 requests"),
-        (WantsMoreThanWasDrafted, "Widths are from 0", "a width is 4 in step 0"),
-        (CountsInFractions, "Widths are from 0", "a width is 0.5"),
+        (ForgetsARequest, "Widths are from 0", "chose 3 widths for 4 requests"),
+        (WantsMoreThanWasDrafted, "Widths are from 0", "whole number from 0 to 1, in step 0"),
+        (CountsInFractions, "Widths are from 0", "chose the widths [0.5, "),
+        (ChoosesNothing, "Widths are from 0", "'NoneType' has no len()"),
         (AveragesNothing, "Widths are from 0", "choose_widths raised ZeroDivisionError"),
         (SortsTheConfidences, "Widths are from 0", "choose_widths changed the confidences"),
         (LooksAhead, "kept or not before it is drawn", "of the first"),
         (PricesThisStep, "kept or not before it is drawn", "where later tokens have other"),
         (KeepsToTheLimits, "kept or not before it is drawn", "other limits"),
         (PlansANumber, "plans before the first sample", "returned int instead of a DraftPlan"),
-        (PlansAFraction, "plans before the first sample", "is 2.0, which is not a whole number"),
+        (PlansAFraction, "plans before the first sample", "is 2.0; it must be a whole number"),
         (GivesNoReason, "plans before the first sample", "has no reason"),
-        (GivesBytes, "plans before the first sample", "its reason is b'off'"),
+        (GivesBytes, "plans before the first sample", "reason is b'off'; it must be a text"),
         (ExpectsText, "plans before the first sample", "expected_tokens_per_s is 'many'"),
     ],
 )
