@@ -39,7 +39,10 @@ TESTS: dict[str, tuple[str, ...]] = {
         "engine/scheduler/test_observer_edges.py",
         "engine/scheduler/test_observer_requests.py",
     ),
-    "governor/contract/driving.py": ("governor/contract/test_promises.py",),
+    "governor/contract/driving.py": (
+        "governor/contract/test_check_steps.py",
+        "governor/contract/test_promises.py",
+    ),
     "governor/contract/promises.py": (
         "governor/contract/test_check_steps.py",
         "governor/contract/test_late_faults.py",

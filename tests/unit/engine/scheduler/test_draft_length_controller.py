@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
+from dataclasses import asdict
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -202,11 +204,11 @@ class PlansFields(FailingPolicy):
         return DraftPlan(**{"draft_length": 3, "reason": "planned"} | self.planned)
 
 
-class PlansDicts(FailingPolicy):
-    """Returns the fields themselves."""
+class PlansOthers(FailingPolicy):
+    """Returns something with the fields of a plan, unchecked."""
 
     def plan(self, load: EngineLoad) -> Any:
-        return {"draft_length": 3, "reason": "planned"} | self.planned
+        return SimpleNamespace(**asdict(DraftPlan(3, "planned")) | self.planned)
 
 
 @pytest.mark.parametrize(
@@ -217,7 +219,7 @@ class PlansDicts(FailingPolicy):
         (PlansFields, {"rule": 0.5}),
         (PlansFields, {"rule": {"least_survival": 0.5}}),
         (PlansFields, {"rule": DraftRule}),
-        (PlansDicts, {}),
+        (PlansOthers, {}),
     ],
     ids=str,
 )
@@ -232,6 +234,27 @@ def test_what_is_no_plan_is_an_error(kind: type[FailingPolicy], fields: dict[str
     assert (plan.draft_length, plan.rule) == (4, None)
     json.dumps(controller.state())
     assert controller.state()["policy_errors_total"] == 1
+
+
+class ChoosesPlanted(FailingPolicy):
+    """Its widths are the given ones."""
+
+    def choose_widths(self, confidences: Any, classes: Any, limits: Any) -> Any:
+        return self.planned
+
+
+@pytest.mark.parametrize(
+    ("planned", "chosen"), [([0, 3], [0, 3]), ([0], None), ([0, 4], None), (None, None)]
+)
+def test_possible_widths_are_passed_on(planned: Any, chosen: Any) -> None:
+    controller = DraftLengthController(
+        PluginSettings(policy="fixed"),
+        EngineAbilities(8, "draft_model"),
+        make_policy=lambda name, **_: ChoosesPlanted(planned),
+    )
+    found = controller.choose_widths(np.full((2, 3), 0.5), ["greedy"] * 2, [3, 3])
+    assert found == chosen
+    assert controller.state()["policy_errors_total"] == (chosen is None)
 
 
 def test_a_plan_keeps_its_rule() -> None:

@@ -227,6 +227,35 @@ class PricesThisStep(Trims):
         return widths
 
 
+class PricesThisStepLate(PricesThisStep):
+    """After some samples only."""
+
+    num_samples = 0
+
+    def observe(self, sample: StepSample) -> None:
+        self.num_samples += 1
+
+    def choose_widths(
+        self, confidences: Floats, classes: Sequence[str], limits: Sequence[int]
+    ) -> Sequence[int]:
+        if self.num_samples < 8:
+            return [0] * len(classes)
+        return super().choose_widths(confidences, classes, limits)
+
+
+class RemembersConfidences(Trims):
+    total = 0.0
+
+    def observe(self, sample: StepSample) -> None:
+        round(self.total)
+
+    def choose_widths(
+        self, confidences: Floats, classes: Sequence[str], limits: Sequence[int]
+    ) -> Sequence[int]:
+        self.total += float(confidences.sum())
+        return super().choose_widths(confidences, classes, limits)
+
+
 class KeepsToTheLimits(Trims):
     """A grammar cuts a draft by its tokens, so then the width depends on these."""
 
@@ -293,6 +322,8 @@ def test_a_sound_policy_breaks_nothing() -> None:
         (SortsTheConfidences, "Widths are from 0", "choose_widths changed the confidences"),
         (LooksAhead, "kept or not before it is drawn", "of the first"),
         (PricesThisStep, "kept or not before it is drawn", "where later tokens have other"),
+        (PricesThisStepLate, "kept or not before it is drawn", "in step 8"),
+        (RemembersConfidences, "Widths are from 0", "observe raised ValueError"),
         (KeepsToTheLimits, "kept or not before it is drawn", "other limits"),
         (PlansANumber, "plans before the first sample", "returned int instead of a DraftPlan"),
         (PlansAFraction, "plans before the first sample", "is 2.0; it must be a whole number"),
