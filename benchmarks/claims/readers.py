@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks.claims.spread import Spread
 from benchmarks.governor.interleaved import analysis as interleaved
 from benchmarks.governor.interleaved.lengths import find_lengths
 from benchmarks.governor.interleaved.measured import read_measured
-from benchmarks.governor.report.analysis import Findings, analyse
-from benchmarks.governor.report.measured import Estimate, Measured, read_runs
 
 
 def paired_ratios(
@@ -25,19 +23,6 @@ def paired_ratios(
     return Spread(found)
 
 
-def trace_findings(result: Mapping[str, Any]) -> tuple[Measured, Findings]:
-    """The runs of `benchmarks/governor/run.py`, and every arm compared with its references."""
-    measured = read_runs(result)
-    return measured, analyse(measured)
-
-
-def spread_of(estimate: Estimate | None) -> Spread:
-    """The repeats of a figure of `trace_findings`."""
-    if estimate is None:
-        raise ValueError("the arm that this figure is relative to was not measured")
-    return Spread(estimate.values)
-
-
 def interleaved_figures(result: Mapping[str, Any], arm: str = "goodput") -> dict[str, Any]:
     """The figures of one policy in a result of `benchmarks/governor/interleaved_trace.py`.
 
@@ -45,9 +30,10 @@ def interleaved_figures(result: Mapping[str, Any], arm: str = "goodput") -> dict
     `oracle_over_single` (gains over the best single length), `none` (gain over no speculation),
     `control` (change from the first engine without speculation to the second), and by the name of
     each phase `floors` (change against the better of no speculation and the best fixed length).
-    `worst` is the floor of `worst_phase`. `lead` is the share of the oracle's lead in percent,
-    `near` by phase the percent of steps within one of the best length. `rates` are tokens per
-    second over the trace, by arm.
+    `worst` is the floor of `worst_phase`, `control_worst` that of the slower of the two engines
+    without speculation against the other, in the phase where their means differ most. `lead` is the
+    share of the oracle's lead in percent, `near` by phase the percent of steps within one of the
+    best length. `rates` are tokens per second over the trace, by arm.
     """
     measured = read_measured(result)
     findings = interleaved.analyse(measured)
@@ -63,6 +49,7 @@ def interleaved_figures(result: Mapping[str, Any], arm: str = "goodput") -> dict
         "single": _in_percent(policy.of_single, less=1),
         "oracle_over_single": _in_percent(policy.oracle_of_single, less=1),
         "control": None if control is None else _in_percent(control, less=1),
+        "control_worst": None if findings.control is None else 100 * (_apart(findings.control) - 1),
         "floors": {
             phase: _in_percent(found, less=1)
             for phase, found in zip(measured.phases, policy.of_floor, strict=True)
@@ -72,6 +59,10 @@ def interleaved_figures(result: Mapping[str, Any], arm: str = "goodput") -> dict
         "lead": 100 * policy.lead_share,
         "near": {measured.phases[one.phase]: 100 * one.near for one in lengths},
     }
+
+
+def _apart(control: Sequence[interleaved.Range]) -> float:
+    return min(min(one.mean, 1 / one.mean) for one in control)
 
 
 def _in_percent(found: interleaved.Range, less: float = 0.0) -> interleaved.Range:

@@ -8,14 +8,7 @@ from benchmarks.claims.claim import Claim, ReadResult, claim
 from benchmarks.claims.documents import governor, prefill_trace
 from benchmarks.claims.documents.failures import num_ended_with_an_error
 from benchmarks.claims.documents.gateway import added_p99_of_all_ms, num_requests
-from benchmarks.claims.documents.shifting_trace import (
-    INTERLEAVED,
-    INTERLEAVED_EARLIER,
-    NGRAM_INTEL,
-    TWIN_AMD,
-    TWIN_INTEL,
-    trace_figures,
-)
+from benchmarks.claims.documents.shifting_trace import RESULT as SHIFTING_TRACE
 from benchmarks.claims.readers import interleaved_figures
 
 DOCUMENT = "README.md"
@@ -23,22 +16,18 @@ NOT_MEASURED = {
     "setting": ("with 1 to 32 concurrent requests", "At 256 streams"),
     "target": ("| 97 %: missed |", "| -2 %: missed |"),
 }
-SERVED = (TWIN_AMD, TWIN_INTEL, NGRAM_INTEL)
 
 
 def claims(read: ReadResult) -> Iterator[Claim]:
     """See `DocumentClaims`."""
     now, now_worst = governor.reached(read, governor.NOW)
-    before, _ = governor.reached(read, governor.BEFORE, governor.OLD_MACHINES)
     yield claim(
         "reaches {now.lowest:.1f} to {now.highest:.1f} % of the best length of each phase, "
-        "{worst.lowest:.1f} to {worst.highest:.1f} % in the worst phase; the one before reached "
-        "{before.lowest:.1f} to {before.highest:.1f} %",
+        "{worst.lowest:.1f} to {worst.highest:.1f} % in the worst phase",
         now=now.percent(),
         worst=now_worst.percent(),
-        before=before.percent(),
     )
-    trace = interleaved_figures(read(INTERLEAVED))
+    trace = interleaved_figures(read(SHIFTING_TRACE))
     yield claim("| | draft model, two Intel cores (n = {n}) | target |", **trace)
     for head, figure, spec, bold in (
         ("the best fixed draft length *of each phase* (share reached)", "oracle", ".1f", ""),
@@ -62,24 +51,11 @@ def claims(read: ReadResult) -> Iterator[Claim]:
             f"({{{figure}.lowest:{spec}}} to {{{figure}.highest:{spec}}}) |",
             **trace,
         )
-    for commit, name in INTERLEAVED_EARLIER.items():
-        yield claim(
-            "{oracle.mean:.1f} % ({oracle.lowest:.1f} to {oracle.highest:.1f}; best single length "
-            "{single.mean:+.1f} %; worst phase {worst.mean:.0f} %; commit `{commit}`)",
-            commit=commit,
-            **interleaved_figures(read(name)),
-        )
     prefilling = interleaved_figures(read(prefill_trace.RESULT))
     yield claim(
         "reached {oracle.mean:.1f} % ({oracle.lowest:.1f} to {oracle.highest:.1f}; worst phase "
         "{worst.mean:.0f} %; n = {n}",
         **prefilling,
-    )
-    served = [trace_figures(read(name))["floor"].mean for name in SERVED]
-    yield claim(
-        "eight concurrent requests of hard text, lost {least:.0f} to {most:.0f} %",
-        least=-max(served),
-        most=-min(served),
     )
     kills, hangs, earlier = (
         read(f"chaos-real-{name}.json")["total"]

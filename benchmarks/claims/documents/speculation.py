@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from benchmarks.claims.claim import Claim, ReadResult, claim
 from benchmarks.claims.readers import paired_ratios
@@ -22,6 +23,9 @@ NOT_MEASURED = {
         "[decision 2]",
     ),
 }
+_HELD_SERVED = "held-at-zero-served-2026-11-30.json.gz"
+_FIRST_TOKEN = "first-token-2026-11-30.json.gz"
+_RATIO = "{{{0}.median:.2f}} ({{{0}.lowest:.2f}}-{{{0}.highest:.2f}})"
 PREDICTABLE, HARD = "predictable, greedy, concurrency 1", "hard, temperature 1, concurrency 8"
 MODEL, HELD, NGRAM = "draft model, goodput", "draft model, held at 0", "n-gram, goodput"
 
@@ -77,3 +81,32 @@ def claims(read: ReadResult) -> Iterator[Claim]:
         "reached {x.median:.2f} ({x.lowest:.2f}-{x.highest:.2f}) of the rate",
         x=paired_ratios(first, HARD, HELD),
     )
+    yield from _served(read(_HELD_SERVED))
+    yield from _first_token(read(_FIRST_TOKEN))
+
+
+def _served(result: Mapping[str, Any]) -> Iterator[Claim]:
+    for arm, name in (
+        ("none again", "a second engine without speculation"),
+        ("held", "held at 0"),
+        ("held, unpolled", "held at 0, not polled"),
+        ("held, blind", "held at 0, nothing observed"),
+    ):
+        rates = {
+            f"at_{number}": paired_ratios(result, f"hard, temperature 1, concurrency {number}", arm)
+            for number in (1, 8)
+        }
+        yield claim(f"| {name} | {_RATIO.format('at_1')} | {_RATIO.format('at_8')} |", **rates)
+
+
+def _first_token(result: Mapping[str, Any]) -> Iterator[Claim]:
+    for arm, name in (
+        ("none again", "a second engine without speculation"),
+        ("draft", "draft model, goodput"),
+    ):
+        times = {
+            text: paired_ratios(result, f"{text}, concurrency 1", arm, "ttft_p50")
+            for text in ("predictable", "hard")
+        }
+        cells = f"{_RATIO.format('predictable')} | {_RATIO.format('hard')}"
+        yield claim(f"| {name} | {cells} |", **times)
