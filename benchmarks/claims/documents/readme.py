@@ -14,7 +14,7 @@ from benchmarks.claims.readers import interleaved_figures
 DOCUMENT = "README.md"
 NOT_MEASURED = {
     "setting": ("with 1 to 32 concurrent requests", "At 256 streams"),
-    "target": ("| 97 %: missed |", "| -2 %: missed |"),
+    "target": ("| 97 %: met |", "| -2 %: missed |"),
 }
 
 
@@ -28,6 +28,7 @@ def claims(read: ReadResult) -> Iterator[Claim]:
         worst=now_worst.percent(),
     )
     trace = interleaved_figures(read(SHIFTING_TRACE))
+    yield claim("differ by up to {apart:.0f} %", apart=-trace["control_worst"])
     yield claim("| | draft model, two Intel cores (n = {n}) | target |", **trace)
     for head, figure, spec, bold in (
         ("the best fixed draft length *of each phase* (share reached)", "oracle", ".1f", ""),

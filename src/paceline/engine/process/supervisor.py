@@ -293,12 +293,13 @@ class EngineSupervisor:
                 while not await _is_healthy(probe):
                     self._report_steps(steps)
                     await asyncio.sleep(_POLL_S)
-                self._report_steps(steps)
                 max_model_len = await probe.fetch_max_model_len()
                 revision = await probe.fetch_revision()
                 version = await probe.fetch_version()
+                self._report_steps(steps)
                 self._on_progress(self.name, "warming up")
                 await probe.warm_up(self.served_name, max_model_len)
+                self._report_steps(steps)  # the guard may write the log late
                 await self._before_ready()
         except TimeoutError:
             raise EngineProbeFailed(

@@ -134,7 +134,7 @@ def test_every_planted_wrong_figure_is_found(module: DocumentClaims) -> None:
         ),
         (
             "docs/experiments/step-time.md",
-            "governor-step-time-2026-11-22.json",
+            "governor-step-time-2026-11-30.json",
             ("runs", 0, "policy", "wall_p99_us"),
         ),
         (

@@ -96,10 +96,11 @@ async def test_the_steps_of_a_start_are_reported(folder: Path) -> None:
     steps: list[tuple[str, str]] = []
     supervisor = make_supervisor(folder, on_progress=lambda *step: steps.append(step))
     async with running(supervisor):
-        assert steps == [
-            ("engine-0", f"starting vLLM (log: {folder}/log/e.log)"),
-            ("engine-0", "loading the model"),
+        assert steps[0] == ("engine-0", f"starting vLLM (log: {folder}/log/e.log)")
+        # The guard writes the log, so its steps may come late.
+        assert sorted(steps[1:]) == [
             ("engine-0", "costs: measured 9 kinds"),
+            ("engine-0", "loading the model"),
             ("engine-0", "warming up"),
         ]
 
