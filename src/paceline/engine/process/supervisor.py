@@ -299,8 +299,8 @@ class EngineSupervisor:
                 self._report_steps(steps)
                 self._on_progress(self.name, "warming up")
                 await probe.warm_up(self.served_name, max_model_len)
-                self._report_steps(steps)  # the guard may write the log late
                 await self._before_ready()
+                self._report_steps(steps)  # the guard may write the log late
         except TimeoutError:
             raise EngineProbeFailed(
                 f"not ready within {self._start_timeout_s:g} s; "

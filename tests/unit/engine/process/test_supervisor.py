@@ -93,11 +93,18 @@ async def test_ready_after_health_and_warm_up(folder: Path) -> None:
 
 
 async def test_the_steps_of_a_start_are_reported(folder: Path) -> None:
+    """The guard writes the log, perhaps after the engine answers."""
     steps: list[tuple[str, str]] = []
-    supervisor = make_supervisor(folder, on_progress=lambda *step: steps.append(step))
+    log = folder / "log" / "e.log"
+
+    async def wait_for_the_log() -> None:
+        await until(lambda: "Costs" in log.read_text())
+
+    supervisor = make_supervisor(
+        folder, on_progress=lambda *step: steps.append(step), before_ready=wait_for_the_log
+    )
     async with running(supervisor):
-        assert steps[0] == ("engine-0", f"starting vLLM (log: {folder}/log/e.log)")
-        # The guard writes the log, so its steps may come late.
+        assert steps[0] == ("engine-0", f"starting vLLM (log: {log})")
         assert sorted(steps[1:]) == [
             ("engine-0", "costs: measured 9 kinds"),
             ("engine-0", "loading the model"),
