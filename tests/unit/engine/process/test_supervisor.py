@@ -97,15 +97,18 @@ async def test_the_steps_of_a_start_are_reported(folder: Path) -> None:
     steps: list[tuple[str, str]] = []
     log = folder / "log" / "e.log"
 
-    async def wait_for_the_log() -> None:
+    async def write_late() -> None:
         await until(lambda: "Costs" in log.read_text())
+        with log.open("a") as file:
+            file.write("[x.py:91] Costs: checked\n")
 
     supervisor = make_supervisor(
-        folder, on_progress=lambda *step: steps.append(step), before_ready=wait_for_the_log
+        folder, on_progress=lambda *step: steps.append(step), before_ready=write_late
     )
     async with running(supervisor):
         assert steps[0] == ("engine-0", f"starting vLLM (log: {log})")
         assert sorted(steps[1:]) == [
+            ("engine-0", "costs: checked"),
             ("engine-0", "costs: measured 9 kinds"),
             ("engine-0", "loading the model"),
             ("engine-0", "warming up"),

@@ -81,7 +81,7 @@ def test_a_single_token_that_was_requested_and_not_drafted_is_judged() -> None:
 
 
 def test_nothing_is_asked_of_a_request_that_prefills() -> None:
-    """b's prompt ends in the second step, which asks for drafts of it too."""
+    """b's prompt ends in the third step, which asks for drafts of it too."""
     loop = Loop(a=Request(), b=Request(0))
     step(loop, Output({"a": 1, "b": 8}), 3)
     assert loop.ledger.asked("ab") == (3, 0)
@@ -90,6 +90,9 @@ def test_nothing_is_asked_of_a_request_that_prefills() -> None:
     loop.requests["b"] = Request(8)
     step(loop, Output({"a": 1, "b": 12}), 2)
     assert loop.ledger.asked("ab") == (2, 2)
+    loop.requests["a"] = Request(0)  # preempted: its prompt is computed again
+    step(loop, Output({"a": 8, "b": 1}), 3)
+    assert loop.ledger.asked("ab") == (0, 3)
 
 
 def test_a_rest_that_ends_with_single_drafts_is_caught_up() -> None:
