@@ -90,7 +90,7 @@ def test_nothing_is_asked_of_a_request_that_prefills() -> None:
     loop.requests["b"] = Request(8)
     step(loop, Output({"a": 1, "b": 12}), 2)
     assert loop.ledger.asked("ab") == (2, 2)
-    loop.requests["a"] = Request(0)  # preempted: its prompt is computed again
+    loop.requests |= {"a": Request(0), "b": Request()}  # a's prompt is computed again
     step(loop, Output({"a": 8, "b": 1}), 3)
     assert loop.ledger.asked("ab") == (0, 3)
 
