@@ -6,6 +6,7 @@ Data only, part of `register`.
 from __future__ import annotations
 
 from paceline.engine.compat.hook import VLLM_REPOSITORY, VllmHook
+from paceline.engine.compat.register_workers import PROPOSE_PARAMETERS
 
 # When a hook can be removed.
 _ENDED_BY_VLLM = "vLLM ends drafts by the draft model's confidence, and reports it to plugins"
@@ -53,18 +54,7 @@ EARLY_STOP_HOOKS: tuple[VllmHook, ...] = (
     VllmHook(
         name="early_stop_step",
         target="vllm.v1.worker.gpu_model_runner:GPUModelRunner.propose_draft_token_ids",
-        expected=(
-            "self",
-            "scheduler_output",
-            "sampled_token_ids",
-            "sampling_metadata",
-            "hidden_states",
-            "sample_hidden_states",
-            "aux_hidden_states",
-            "spec_decode_metadata",
-            "common_attn_metadata",
-            "slot_mappings",
-        ),
+        expected=PROPOSE_PARAMETERS,
         part="early_stop",
         purpose="read the order of a step before it drafts",
         remove_when=_ENDED_BY_VLLM,

@@ -10,6 +10,19 @@ from paceline.engine.compat.hook import VLLM_REPOSITORY, VllmHook
 # When a hook can be removed.
 _LENGTH_FROM_PLUGIN = "vLLM asks a plugin for the draft length of each step"
 _SKIPPED_BY_VLLM = "vLLM skips the draft model at draft length 0"
+PROPOSE_PARAMETERS = (
+    "self",
+    "scheduler_output",
+    "sampled_token_ids",
+    "sampling_metadata",
+    "hidden_states",
+    "sample_hidden_states",
+    "aux_hidden_states",
+    "spec_decode_metadata",
+    "common_attn_metadata",
+    "slot_mappings",
+)
+"""Of `GPUModelRunner.propose_draft_token_ids`."""
 _TOKENS_FIRST = "vLLM returns the tokens of a step before it drafts"
 _V2_FOLLOWS = "vLLM's speculator follows the length"
 
@@ -54,18 +67,7 @@ WORKER_HOOKS: tuple[VllmHook, ...] = (
     VllmHook(
         name="propose_draft_token_ids",
         target="vllm.v1.worker.gpu_model_runner:GPUModelRunner.propose_draft_token_ids",
-        expected=(
-            "self",
-            "scheduler_output",
-            "sampled_token_ids",
-            "sampling_metadata",
-            "hidden_states",
-            "sample_hidden_states",
-            "aux_hidden_states",
-            "spec_decode_metadata",
-            "common_attn_metadata",
-            "slot_mappings",
-        ),
+        expected=PROPOSE_PARAMETERS,
         part="resting_draft",
         purpose="skip the draft model at length 0 and backfill its KV cache later",
         upstream=f"{VLLM_REPOSITORY}/issues/53420",
@@ -162,18 +164,7 @@ WORKER_HOOKS: tuple[VllmHook, ...] = (
     VllmHook(
         name="deferred_step",
         target="vllm.v1.worker.gpu_model_runner:GPUModelRunner.propose_draft_token_ids",
-        expected=(
-            "self",
-            "scheduler_output",
-            "sampled_token_ids",
-            "sampling_metadata",
-            "hidden_states",
-            "sample_hidden_states",
-            "aux_hidden_states",
-            "spec_decode_metadata",
-            "common_attn_metadata",
-            "slot_mappings",
-        ),
+        expected=PROPOSE_PARAMETERS,
         part="deferred_drafts",
         purpose="note what is to be drafted",
         remove_when=_TOKENS_FIRST,
