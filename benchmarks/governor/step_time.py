@@ -158,9 +158,7 @@ class Engine:
         scheduler.requests = after
         finished = observer.step_finished(output, scheduler)
         assert finished is not None
-        sample = observer.make_sample(
-            finished, after, verified=found, confidences={}, num_passes=None, kept={}
-        )
+        sample = observer.make_sample(finished, after, verified=found, confidences={}, kept={})
         controller.observe(sample)
         observer.settle(finished.noted, after)
         return sample, load

@@ -121,17 +121,23 @@ class Recorder:
             if self._session is not None:
                 self._session.request_added(request, cap, self._now_s())
 
-    def step_finished(
+    def step_answered(
         self,
         sample: Any,
         scheduled: Iterable[str],
         requests: Mapping[str, Any],
         cap_of: Callable[[str], int | None],
     ) -> None:
-        """Add a finished step; see `RecordingSession.step_finished`."""
+        """Add the verdicts and the answers of a step; see `RecordingSession.step_answered`."""
         with self._lock:
             if self._session is not None:
-                self._session.step_finished(sample, scheduled, requests, cap_of, self._now_s())
+                self._session.step_answered(sample, scheduled, requests, cap_of, self._now_s())
+
+    def step_finished(self, sample: Any) -> None:
+        """Add the time of a step; see `RecordingSession.step_finished`."""
+        with self._lock:
+            if self._session is not None:
+                self._session.step_finished(sample, self._now_s())
                 self._end_if_due()
 
     def fail(self, error: Exception) -> None:

@@ -101,7 +101,7 @@ class RecordingSession:
         self._follow(request, now_s, cap)
         self._without_output.add(request.request_id)
 
-    def step_finished(
+    def step_answered(
         self,
         step: StepView,
         scheduled: Iterable[str],
@@ -109,7 +109,7 @@ class RecordingSession:
         cap_of: Callable[[str], int | None],
         now_s: float,
     ) -> None:
-        """Add a step whose results vLLM has processed.
+        """Add the verdicts and the ends of requests of a step whose results vLLM has processed.
 
         `scheduled`: ids of its requests; `requests`: those that have not ended; `cap_of`: the cap
         of a request from before the recording.
@@ -130,6 +130,12 @@ class RecordingSession:
                 tracked.verdicts.add(drafted, accepted)
         for request_id in ended:
             self._end(request_id, now_s)
+        if now_s - self._block_from_s >= BLOCK_S:
+            for request_id in self._tracked.keys() - requests.keys():
+                self._end(request_id, now_s)  # aborted while it waited
+
+    def step_finished(self, step: StepView, now_s: float) -> None:
+        """Add the time of a step, which may end after its answers: with its drafts."""
         self.num_steps += 1
         if step.duration_s is not None:
             self._cells.add(
@@ -142,8 +148,6 @@ class RecordingSession:
                 seconds=step.duration_s,
             )
         if now_s - self._block_from_s >= BLOCK_S:
-            for request_id in self._tracked.keys() - requests.keys():
-                self._end(request_id, now_s)  # aborted while it waited
             self._write_block(now_s)
 
     def finish(self, now_s: float) -> None:

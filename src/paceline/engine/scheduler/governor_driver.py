@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from paceline.engine.drift.drift_watch import DriftWatch
@@ -172,17 +173,30 @@ class GovernorDriver:
     def after_step(self, scheduler: Any, output: Any, results: Any = None) -> None:
         """Count the step's drafts and pass its sample to the policy.
 
-        `results` is what the worker returned. Where drafts are made after the results, or may end
-        early, the sample waits for them (`after_drafts`).
+        `results` is what the worker returned; the answers reach their clients from now on. Where
+        drafts are made after the results, or may end early, the policy's sample waits for them
+        (`after_drafts`).
         """
         kept: Mapping[str, int] = {}
         with self._controller.noting_errors("reading which drafts were verified"):
             kept = verified_lengths(results)
         finished = self._observer.step_finished(output, scheduler)
-        finish = functools.partial(
-            self._finish, scheduler, output, self.verified, kept=kept, finished=finished
-        )
-        self.verified = []
+        verified, self.verified = self.verified, []
+        sample, requests = None, scheduler.requests
+        with self._controller.noting_errors("observing"):
+            if verified:
+                verified = self._count(verified, output.num_invalid_spec_tokens, kept)
+            if finished is not None:
+                scheduled = output.num_scheduled_tokens
+                sample = self._observer.make_sample(
+                    finished, requests, verified=verified, confidences=self._confidences, kept=kept
+                )
+                self._record(
+                    lambda recorder: recorder.step_answered(
+                        sample, scheduled, requests, self._ledger.capped(scheduled).get
+                    )
+                )
+        finish = functools.partial(self._finish, finished, sample, requests)
         if self._abilities.drafter_rests or hasattr(output, ORDER):
             self._finish_step = finish
         else:
@@ -190,48 +204,35 @@ class GovernorDriver:
 
     def _finish(
         self,
-        scheduler: Any,
-        output: Any,
-        verified: list[VerifiedDraft],
-        *,
-        kept: Mapping[str, int],
         finished: FinishedStep[ScheduledStep] | None,
+        sample: StepSample | None,
+        requests: Mapping[str, Any],
+        *,
         num_passes: int | None = None,
         has_drafted: bool = False,
     ) -> None:
-        """Use what a step shows. `kept`: draft tokens of each request that adaptive verification
-        kept; empty where it kept all. `finished`: None for a step that was not noted."""
+        """Use what a step shows; `finished` and `sample` are None for one that was not noted.
+
+        `num_passes`: tokens that it drafted for each request; None for the planned length.
+        """
         self._finish_step = None
-        requests = scheduler.requests
         if has_drafted:
             finished = self._observer.with_drafts(finished)
-        with self._controller.noting_errors("observing"):
-            if verified:
-                verified = self._count(verified, output.num_invalid_spec_tokens, kept)
-            if finished is not None:
-                sample = self._observer.make_sample(
-                    finished,
-                    requests,
-                    verified=verified,
-                    confidences=self._confidences,
-                    num_passes=num_passes,
-                    kept=kept,
-                )
-                self._controller.observe(sample)
-                self._watch(sample, output.num_scheduled_tokens, requests)
-        if finished is not None:
-            self._observer.settle(finished.noted, requests)
+        if finished is None:
+            return
+        if sample is not None:
+            if has_drafted:
+                sample = replace(sample, duration_s=finished.duration_s)
+            if num_passes is not None:
+                sample = replace(sample, draft_length=num_passes)
+            self._use(sample, requests)
+        self._observer.settle(finished.noted, requests)
 
-    def _watch(
-        self, sample: StepSample, scheduled: Mapping[str, int], requests: Mapping[str, Any]
-    ) -> None:
+    def _use(self, sample: StepSample, requests: Mapping[str, Any]) -> None:
+        self._controller.observe(sample)
         with self._controller.noting_errors("watching acceptance"):
             self._drift.step_finished(sample, requests, _category_of, self._controller.step_seconds)
-        self._record(
-            lambda recorder: recorder.step_finished(
-                sample, scheduled, requests, self._ledger.capped(scheduled).get
-            )
-        )
+        self._record(lambda recorder: recorder.step_finished(sample))
 
     def _record(self, add: Callable[[Recorder], None]) -> None:
         """Add to the recording under way, if there is one; an error ends it."""

@@ -140,16 +140,14 @@ class StepObserver:
         *,
         verified: Sequence[VerifiedDraft],
         confidences: Mapping[str, Sequence[float]],
-        num_passes: int | None,
         kept: Mapping[str, int],
     ) -> StepSample:
         """Return the sample of a finished step. Call it once.
 
         `verified`: the drafts of this step, in order, without grammar-invalid tokens and without
         empty drafts; never more accepted than verified. `confidences`: of each request's draft
-        tokens, perhaps more than were verified. `num_passes`: tokens that the step drafted for each
-        request; None where it drafted to the planned length. `kept`: the draft tokens of each
-        request that were verified, where vLLM left some out; `verified` has these.
+        tokens, perhaps more than were verified. `kept`: the draft tokens of each request that were
+        verified, where vLLM left some out; `verified` has these.
         """
         step, load, ledger = finished.noted, finished.noted.load, self._ledger
         gone = frozenset(filterfalse(requests.__contains__, step.num_scheduled))
@@ -167,7 +165,7 @@ class StepObserver:
             drafted=drafted,
             accepted=accepted,
             verified_draft_tokens=max(num_verified, sum(drafted)),
-            draft_length=step.draft_length if num_passes is None else num_passes,
+            draft_length=step.draft_length,
             prefill_tokens=load.prefill_tokens,
             context_tokens=load.context_tokens,
             duration_s=finished.duration_s,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import stat
 import threading
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +47,13 @@ def serve(recorder: Recorder, *names: str, num_steps: int = 1) -> None:
     for request in requests.values():
         recorder.request_added(request, None)
     for _ in range(num_steps):
-        recorder.step_finished(sample(), names, requests, {}.get)
-    recorder.step_finished(sample(), names, {}, {}.get)
+        step(recorder, names, requests)
+    step(recorder, names, {})
+
+
+def step(recorder: Recorder, names: Sequence[str], requests: Mapping[str, Request]) -> None:
+    recorder.step_answered(sample(), names, requests, {}.get)
+    recorder.step_finished(sample())
 
 
 def read(file: Path) -> Recording:

@@ -27,7 +27,8 @@ class Engine:
     def step(self, now_s: float, step: Any = None, *scheduled: str) -> None:
         step = sample() if step is None else step
         names = scheduled or tuple(self.requests)
-        self.session.step_finished(step, names, self.requests, {}.get, now_s)
+        self.session.step_answered(step, names, self.requests, {}.get, now_s)
+        self.session.step_finished(step, now_s)
 
     def of(self, kind: type) -> list[Any]:
         return [line for line in self.lines if isinstance(line, kind)]

@@ -91,7 +91,7 @@ class Loop:
             return None
         drafts = [(request_id, *counts) for request_id, counts in (verified or {}).items()]
         sample = self.observer.make_sample(
-            finished, self.requests, verified=drafts, confidences={}, num_passes=None, kept={}
+            finished, self.requests, verified=drafts, confidences={}, kept={}
         )
         self.observer.settle(finished.noted, self.requests)
         return sample
@@ -345,7 +345,6 @@ def test_confidences_are_those_of_the_verified_tokens(
             loop.requests,
             verified=[("a", 2, 1), ("b", 1, 1)] if output is step else [],
             confidences=known,
-            num_passes=None,
             kept={},
         )
         loop.observer.settle(finished.noted, loop.requests)

@@ -117,9 +117,7 @@ class RetoldEngine(SimulatedEngine):
             finished = self.observer.step_finished(self._outputs.pop(id(step)), scheduler)
         assert finished is not None
         self.retold_samples.append(
-            self.observer.make_sample(
-                finished, requests, verified=drafts, confidences={}, num_passes=None, kept={}
-            )
+            self.observer.make_sample(finished, requests, verified=drafts, confidences={}, kept={})
         )
         self.observer.settle(finished.noted, requests)
         names = step.serials.astype(str).tolist()

@@ -76,6 +76,21 @@ def test_requests_and_steps_are_recorded(file: Path) -> None:
     assert sum(cell.count for block in recording.blocks for cell in block.cells) == 3
 
 
+def test_a_request_has_ended_before_the_drafts_of_its_last_step_are_made(file: Path) -> None:
+    """Its client may stop the recording as soon as the answer is complete."""
+    policy = Planned(DraftPlan(3, "planted"))
+    recorder = Recorder(file, lambda: HEADER)
+    driver = make_driver(policy, recorder=recorder, drafter_rests=True)
+    driver.record({"action": "start"})
+    drive(driver)
+    driver.record({"action": "stop"})
+    (request,) = read_recording(file).requests
+    assert request.first_token_s is not None
+    assert request.ended_s is not None
+    assert (request.tried, request.accepted) == ((1, 1, 1), (1, 1, 0))
+    assert len(policy.samples) == 2  # the last step still makes drafts
+
+
 def test_a_driver_without_a_recorder_refuses() -> None:
     with pytest.raises(ValueError, match="does not record"):
         make_driver().record({"action": "status"})
@@ -90,7 +105,7 @@ def test_closing_the_driver_ends_the_recording(file: Path) -> None:
     assert end.reason == "engine ended"
 
 
-@pytest.mark.parametrize("method", ["request_added", "step_finished"])
+@pytest.mark.parametrize("method", ["request_added", "step_answered", "step_finished"])
 def test_an_error_while_recording_is_counted_and_serving_continues(
     file: Path, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
