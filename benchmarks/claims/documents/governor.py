@@ -33,6 +33,7 @@ MACHINES = ("cpu-twin", "bundled-pair", "7b-h200", "72b-tp8-h100")
 OLD_MACHINES = tuple(name for name in MACHINES if name != "bundled-pair")
 BEFORE = "governor-recorded-drafts-broad-{}-2026-11-29.json"
 NOW = "governor-recorded-drafts-broad-{}-2026-11-30.json"
+ELSEWHERE = "governor-recorded-drafts-broad-measured-2026-11-30.json"
 STARTS = "governor-recorded-drafts-starts-{}-2026-11-30.json"
 _TITLES = {
     "cpu-twin": "the twin",
@@ -86,6 +87,20 @@ def claims(read: ReadResult) -> Iterator[Claim]:
     yield _row("`goodput` before this version (8 seeds)", before, "goodput")
     for head, arm in ROWS:
         yield _row(head, now, arm)
+    elsewhere, costs = read(ELSEWHERE)["scores"], read(ELSEWHERE)["costs"]
+    plain_s, longer_s = costs["verify_s"][-1][:2]
+    yield claim(
+        "One more token for each of {num} requests makes a step {more:.0f} % longer",
+        num=costs["sizes"][-1],
+        more=100 * (longer_s / plain_s - 1),
+    )
+    for text, arm in (
+        ("{} with early ends", "goodput"),
+        ("{} with one length for all", "goodput:lengths"),
+        ("{} at the best single length", ""),
+        ("{} by SGLang's rule", "sglang-ema"),
+    ):
+        yield claim(text.format(_CELL.format("x")), x=Score(elsewhere, arm))
     for machine in MACHINES:
         start = Score(read(STARTS.format(machine))["scores"], "goodput")
         yield claim(f"{{x.all:.3f}} and {{x.worst:.3f}} on {_TITLES[machine]}", x=start)
