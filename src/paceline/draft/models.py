@@ -12,6 +12,7 @@ import torch
 
 from paceline.compatibility.vocabularies import compare_vocabularies
 from paceline.draft.values import DraftError
+from paceline.named_models import NamedModelMissing, target_of
 
 DEVICES = ("auto", "cpu", "cuda")
 
@@ -33,7 +34,10 @@ def serving_dtype(device: torch.device) -> torch.dtype:
 
 def find_folder(model: str) -> Path:
     """The folder of a model; one named as on Hugging Face is fetched. DraftError without one."""
-    folder = Path(model)
+    try:
+        folder = Path(target_of(model))
+    except NamedModelMissing as missing:
+        raise DraftError(str(missing)) from None
     if not folder.is_dir():
         from huggingface_hub import snapshot_download
         from huggingface_hub.errors import HfHubHTTPError, HFValidationError

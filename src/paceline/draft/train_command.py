@@ -37,6 +37,8 @@ Examples:
       Adapt the present draft to your traffic, half an hour of training
   paceline draft train MODEL --prompts mine.jsonl --out drafts/new --layers 2 --minutes 120
       Cut a new draft from the target's layers
+  paceline draft train MODEL --head --prompts mine.jsonl --out heads/mine --minutes 120
+      Train an EAGLE-3 head for the target
   paceline draft train MODEL --draft DRAFT --prompts mine.jsonl --out drafts/mine --resume
       Continue after an interruption
   paceline serve MODEL --draft drafts/mine/draft
@@ -70,7 +72,15 @@ Examples:
 )
 @click.option(
     "--layers", "num_layers", type=AT_LEAST_1, default=2, show_default=True,
-    help="Of a new draft.",
+    help="Of a new draft model.",
+)  # fmt: skip
+@click.option(
+    "--head", is_flag=True,
+    help="Train an EAGLE-3 head, which reads the target's hidden states, instead of a draft model.",
+)  # fmt: skip
+@click.option(
+    "--head-vocabulary", type=click.IntRange(min=64), default=6144, show_default=True, metavar="N",
+    help="Tokens that a new head can draft: the most frequent ones of the answers.",
 )  # fmt: skip
 @click.option(
     "--minutes", type=ABOVE_0,
@@ -100,6 +110,8 @@ def train_draft(
     draft: str | None,
     present: str | None,
     num_layers: int,
+    head: bool,
+    head_vocabulary: int,
     minutes: float | None,
     num_steps: int | None,
     loss: str,
@@ -131,6 +143,7 @@ def train_draft(
         draft=draft,
         present=present,
         num_layers=num_layers,
+        head_vocabulary=head_vocabulary if head else None,
         prompts_file=prompts_file,
         out=out,
         resume=resume,

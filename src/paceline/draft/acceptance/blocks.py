@@ -14,7 +14,8 @@ the text, the token at position t was accepted with probability
 if a draft reached it, independently of the other positions. One pass over the positions therefore
 gives the distribution of where drafts begin, without drawing anything. The last factor of each
 accepted token is taken as its mean over the target's tokens, expected[t] = sum(min(target_probs,
-draft_probs)), which has the same mean and less variance.
+draft_probs)), which has the same mean and less variance. A draft model's are the same wherever the
+draft began; those of a head are not, so both are given by where it began.
 
 The first token of an answer is never drafted: it comes with the prompt. A draft that begins before
 the end of an answer counts with all its tokens, also those past the end, as in vLLM 0.32
@@ -53,16 +54,16 @@ class DraftCounts:
 
 
 def count_drafts(
-    realised: Sequence[float],
-    expected: Sequence[float],
+    realised: Sequence[Sequence[float]],
+    expected: Sequence[Sequence[float]],
     *,
     num_tokens: int,
     max_draft_length: int,
 ) -> DraftCounts:
     """The counters of an answer of `num_tokens` tokens.
 
-    Both sequences have one entry per token of the answer and of what follows its end, where the
-    target's continuation is known. Entry 0 is ignored.
+    Entry [t][j] is of the token at position t + j in a draft that begins at position t, which may
+    be after the end, where the target's continuation is known. Entry 0 is ignored.
     """
     accepted = [0.0] * max_draft_length
     reaching = [0.0] * max_draft_length
@@ -71,10 +72,10 @@ def count_drafts(
     begins[1] = 1.0
     for start in range(1, num_tokens):
         reached = begins[start]
-        for offset in range(min(max_draft_length, len(realised) - start)):
+        for offset in range(min(max_draft_length, len(realised[start]))):
             reaching[offset] += reached
-            accepted[offset] += reached * expected[start + offset]
-            continued = reached * realised[start + offset]
+            accepted[offset] += reached * expected[start][offset]
+            continued = reached * realised[start][offset]
             begins[start + offset + 1] += reached - continued
             reached = continued
         begins[start + max_draft_length + 1] += reached
@@ -82,9 +83,14 @@ def count_drafts(
         num_drafts=math.fsum(begins[1:num_tokens]),
         accepted_per_position=tuple(accepted),
         reached_per_position=tuple(reaching),
-        token_acceptance_sum=math.fsum(expected[1:num_tokens]),
+        token_acceptance_sum=math.fsum(row[0] for row in expected[1:num_tokens]),
         num_tokens=max(0, num_tokens - 1),
     )
+
+
+def by_start(by_token: Sequence[float], max_draft_length: int) -> list[Sequence[float]]:
+    """The entries for `count_drafts` where acceptance does not depend on where the draft began."""
+    return [by_token[start : start + max_draft_length] for start in range(len(by_token))]
 
 
 def _add(left: Sequence[float], right: Sequence[float]) -> tuple[float, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from paceline.draft.acceptance.blocks import DraftCounts, count_drafts
+from paceline.draft.acceptance.blocks import DraftCounts, by_start, count_drafts
 from paceline.draft.acceptance.positions import accept_tokens
 from paceline.draft.interruption import StopRequest
 from paceline.draft.models import vocabulary_size
@@ -62,8 +62,8 @@ def measure_drafts(
                     samples_drafts=sizes[index + 1] == sizes[0],
                 )
                 counts = count_drafts(
-                    tokens.realised,
-                    tokens.expected,
+                    by_start(tokens.realised, max_draft_length),
+                    by_start(tokens.expected, max_draft_length),
                     num_tokens=answer.num_tokens,
                     max_draft_length=max_draft_length,
                 )

@@ -25,7 +25,8 @@ from paceline.distillation.optimizer import build_optimizers, descend
 from paceline.distillation.rates import WARM_UP_STEPS, rate_factor
 from paceline.draft.interruption import StopRequest
 from paceline.draft.progress import DraftProgress
-from paceline.draft.training.examples import TrainingBatch, batches_from
+from paceline.draft.training.examples import batches_from
+from paceline.draft.training.kind import LossOf
 from paceline.draft.values import Answer, DraftError, Interrupted
 
 CHECKPOINT_EVERY_S = 60.0
@@ -74,7 +75,7 @@ class TrainingState:
 
 def distil(
     student: Any,
-    teacher: Any,
+    loss_of: LossOf,
     answers: Sequence[Answer],
     plan: TrainingPlan,
     folder: Path,
@@ -86,9 +87,9 @@ def distil(
     """Train `student` in place, continuing from a state in `folder`; returns the final state.
 
     Writes `state.pt` every minute, when interrupted and at the end, and a line to `log.jsonl` per
-    step; lines of steps after the state that is continued are dropped. Both models are on one
-    device; `student` has float32 weights and computes in bfloat16. Raises Interrupted after a
-    signal, with the state on disk.
+    step; lines of steps after the state that is continued are dropped. `student` has float32
+    weights, and `loss_of` is the loss to descend. Raises Interrupted after a signal, with the state
+    on disk.
     """
     path = folder / "state.pt"
     optimizers = build_optimizers(student, plan.rate_scale)
@@ -105,7 +106,7 @@ def distil(
                 _save(path, student, optimizers, state)
                 raise Interrupted
             started = clock()
-            loss = _mean_loss(student, teacher, next(batches), plan.loss)
+            loss = loss_of(student, next(batches))
             # Until the length is known, the rate is that of the warm-up, whatever the length.
             num_steps = state.num_steps or WARM_UP_STEPS
             descend(student, optimizers, loss, rate_factor(state.step, num_steps, DECAY_FRACTION))
@@ -128,26 +129,6 @@ def distil(
     _save(path, student, optimizers, state)
     student.requires_grad_(False)
     return state
-
-
-def _mean_loss(student: Any, teacher: Any, batch: TrainingBatch, loss: str) -> torch.Tensor:
-    """Mean over the drafted tokens. Only their logits are computed, and those between them."""
-    device = student.device
-    token_ids = batch.token_ids.to(device)
-    is_drafted = batch.is_drafted.to(device)
-    kept = torch.arange(batch.first, token_ids.shape[1], device=device)
-    num_shared = min(model.config.get_text_config().vocab_size for model in (student, teacher))
-
-    def logits_of(model: Any) -> torch.Tensor:
-        output = model(input_ids=token_ids, use_cache=False, logits_to_keep=kept)
-        selected: torch.Tensor = output.logits[is_drafted][:, :num_shared]
-        return selected.float()
-
-    with torch.autocast(device.type, dtype=torch.bfloat16):
-        with torch.no_grad():
-            target_logits = logits_of(teacher)
-        draft_logits = logits_of(student)
-    return LOSSES[loss](target_logits, draft_logits).mean()
 
 
 def _steps_that_fit(minutes: float, state: TrainingState) -> int:

@@ -36,6 +36,8 @@ class TrainingBatch:
     on. Drafts predict all tokens of an answer but its first."""
     first: int
     """The first position at which any answer of the batch is drafted."""
+    indexes: tuple[int, ...]
+    """Of the answers."""
 
 
 def trainable(answers: Sequence[Answer]) -> list[Answer]:
@@ -54,7 +56,7 @@ def batches_from(
             step -= len(groups)
             continue
         for group in groups[step:]:
-            yield _collate([answers[index] for index in group])
+            yield _collate(answers, group)
         step = 0
 
 
@@ -74,7 +76,8 @@ def _cut_epoch(lengths: Sequence[int], seed: int, epoch: int, step_tokens: int) 
     return [groups[number] for number in rng.permutation(len(groups)).tolist()]
 
 
-def _collate(answers: Sequence[Answer]) -> TrainingBatch:
+def _collate(all_answers: Sequence[Answer], indexes: Sequence[int]) -> TrainingBatch:
+    answers = [all_answers[index] for index in indexes]
     rows = [torch.tensor((*a.prompt_ids, *a.token_ids[: a.num_tokens - 1])) for a in answers]
     token_ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
     is_drafted = torch.zeros_like(token_ids, dtype=torch.bool)
@@ -82,4 +85,4 @@ def _collate(answers: Sequence[Answer]) -> TrainingBatch:
         start = len(answer.prompt_ids)
         is_drafted[row, start : start + answer.num_tokens - 1] = True
     first = min(len(answer.prompt_ids) for answer in answers)
-    return TrainingBatch(token_ids, is_drafted[:, first:], first)
+    return TrainingBatch(token_ids, is_drafted[:, first:], first, tuple(indexes))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -16,7 +15,6 @@ from paceline.draft.acceptance import (
     counts_under,
     estimate_difference,
     estimate_figures,
-    measure_drafts,
 )
 from paceline.draft.answers import AnswerFile, AnswerRequest, collect_answers
 from paceline.draft.interruption import StopRequest
@@ -28,7 +26,6 @@ from paceline.draft.models import (
     load_model,
     load_tokenizer,
     max_positions,
-    num_parameters,
     serving_dtype,
     stop_token_ids,
 )
@@ -36,6 +33,9 @@ from paceline.draft.progress import DraftProgress
 from paceline.draft.prompts import PromptSet, read_prompts
 from paceline.draft.training.distil import TrainingPlan, TrainingState, distil
 from paceline.draft.training.examples import trainable
+from paceline.draft.training.head_kind import HeadKind
+from paceline.draft.training.kind import DrafterKind
+from paceline.draft.training.model_kind import DraftModelKind
 from paceline.draft.training.promotion import Promotion, decide_promotion
 from paceline.draft.training.provenance import (
     FILE_NAME,
@@ -44,11 +44,10 @@ from paceline.draft.training.provenance import (
     render_provenance,
     render_unmeasured,
 )
-from paceline.draft.training.start import chosen_layers, cut_from_target, shrink_config
+from paceline.draft.training.start import chosen_layers
 from paceline.draft.training.work_folder import (
     check_disk,
     open_work_folder,
-    write_draft,
     write_result,
 )
 from paceline.draft.values import Answer, DraftError, EncodedPrompt, Sampling
@@ -65,7 +64,9 @@ class TrainOptions:
     present: str | None
     """Draft to compare with; None compares with the start."""
     num_layers: int
-    """Of a new draft."""
+    """Of a new draft model."""
+    head_vocabulary: int | None
+    """Tokens that a head can draft; None trains a draft model instead of a head."""
     prompts_file: str
     out: Path
     resume: bool
@@ -95,8 +96,8 @@ class _Prepared:
     """Everything that is checked and read before the first pass of a model."""
 
     device: torch.device
+    kind: DrafterKind
     target: Path
-    start: Path | None
     present: Path | None
     prompts: PromptSet
     trained: list[EncodedPrompt]
@@ -113,12 +114,14 @@ def train(options: TrainOptions, progress: DraftProgress, stop: StopRequest) -> 
     disk.
     """
     prepared = _prepare(options)
-    load = partial(load_model, dtype=serving_dtype(prepared.device), device=prepared.device)
+    load = partial(
+        load_model, prepared.target, dtype=serving_dtype(prepared.device), device=prepared.device
+    )
     header = prepared.request.header(prepared.target_revision)
     file = AnswerFile(options.out / "answers.jsonl", header, prepared.prompts.prompts)
-    answers = collect_answers(prepared.request, file, lambda: load(prepared.target), progress, stop)
+    answers = collect_answers(prepared.request, file, load, progress, stop)
     state = _train_weights(options, prepared, answers, progress, stop)
-    overall, by_sampling = _compare(options, prepared, answers, load, progress, stop)
+    overall, by_sampling = _compare(options, prepared, answers, progress, stop)
     promotion = decide_promotion(overall.difference.acceptance_rate)
     folder = options.out / "draft"
     write_result(
@@ -152,10 +155,11 @@ def _prepare(options: TrainOptions) -> _Prepared:
     tokenizer = load_tokenizer(target)
     config = load_config(target)
     configs = [config]
-    for folder in (start, present):
-        if folder is not None:
-            check_same_tokens(target, folder, (tokenizer, load_tokenizer(folder)))
-            configs.append(load_config(folder))
+    if options.head_vocabulary is None:
+        for folder in (start, present):
+            if folder is not None:
+                check_same_tokens(target, folder, (tokenizer, load_tokenizer(folder)))
+                configs.append(load_config(folder))
     num_after_end = options.max_draft_length - 1
     prompts = read_prompts(
         Path(options.prompts_file),
@@ -174,11 +178,16 @@ def _prepare(options: TrainOptions) -> _Prepared:
     )
     target_revision = revision_of_folder(target)
     start_revision = revision_of_folder(start) if start else None
-    small = load_config(start) if start else shrink_config(config, options.num_layers)
+    kind = _kind_of(options, device, target, start, request.stop_ids)
     num_answer_tokens = len(options.samplings) * sum(
         prompt.max_tokens + num_after_end for prompt in prompts.prompts
     )
-    check_disk(options.out, num_parameters(small), num_answer_tokens)
+    check_disk(
+        options.out,
+        kind.num_parameters(),
+        num_answer_tokens,
+        bytes_per_token=kind.bytes_per_token(),
+    )
     open_work_folder(
         options.out,
         {
@@ -186,6 +195,7 @@ def _prepare(options: TrainOptions) -> _Prepared:
             "start_revision": start_revision,
             "present_revision": revision_of_folder(present) if present else None,
             "layers": None if start else options.num_layers,
+            "head_vocabulary": options.head_vocabulary,
             "prompts_sha256": prompts.sha256,
             "held_out_by": "conversation",
             "temperatures": [sampling.temperature for sampling in options.samplings],
@@ -201,8 +211,8 @@ def _prepare(options: TrainOptions) -> _Prepared:
     )
     return _Prepared(
         device=device,
+        kind=kind,
         target=target,
-        start=start,
         present=present,
         prompts=prompts,
         trained=trained,
@@ -210,6 +220,26 @@ def _prepare(options: TrainOptions) -> _Prepared:
         request=request,
         target_revision=target_revision,
         start_revision=start_revision,
+    )
+
+
+def _kind_of(
+    options: TrainOptions,
+    device: torch.device,
+    target: Path,
+    start: Path | None,
+    stop_ids: Set[int],
+) -> DrafterKind:
+    if options.head_vocabulary is None:
+        return DraftModelKind(target, start, options.num_layers, device)
+    return HeadKind(
+        target=target,
+        before=start,
+        draft_vocab_size=options.head_vocabulary,
+        always=tuple(sorted(stop_ids)),
+        states=options.out / "states.bin",
+        seed=options.plan.seed,
+        device=device,
     )
 
 
@@ -222,20 +252,24 @@ def _train_weights(
 ) -> TrainingState:
     """Distil and write the draft's folder."""
     _require_measurable(options.samplings, prepared.held_out, answers)
-    keys = {prompt.key for prompt in prepared.trained}
-    examples = trainable([answer for answer in answers if answer.key in keys])
+    kind, examples = prepared.kind, _examples(prepared, answers)
     if not examples:
         raise DraftError(
             "every answer to the prompts for training has a single token, so there is nothing to "
             "draft; give other prompts, or raise their max_tokens"
         )
-    teacher = load_model(prepared.target, torch.bfloat16, prepared.device)
-    student = _start(options, prepared)
+    student = kind.start(examples)
+    loss_of = kind.lesson(examples, options.plan.loss, progress, stop)
     state = distil(
-        student, teacher, examples, options.plan, options.out, progress=progress, stop=stop
+        student, loss_of, examples, options.plan, options.out, progress=progress, stop=stop
     )
-    write_draft(student, prepared.target, options.out / "draft", render_unmeasured())
+    kind.write(student, options.out / "draft", render_unmeasured())
     return state
+
+
+def _examples(prepared: _Prepared, answers: Sequence[Answer]) -> list[Answer]:
+    keys = {prompt.key for prompt in prepared.trained}
+    return trainable([answer for answer in answers if answer.key in keys])
 
 
 def _require_measurable(
@@ -254,29 +288,18 @@ def _require_measurable(
             )
 
 
-def _start(options: TrainOptions, prepared: _Prepared) -> Any:
-    """The weights before the first step, in float32."""
-    if prepared.start is not None:
-        return load_model(prepared.start, torch.float32, prepared.device)
-    target = load_model(prepared.target, torch.float32, prepared.device)
-    return cut_from_target(target, options.num_layers)
-
-
 def _compare(
     options: TrainOptions,
     prepared: _Prepared,
     answers: Sequence[Answer],
-    load: Any,
     progress: DraftProgress,
     stop: StopRequest,
 ) -> tuple[Comparison, dict[Sampling, Comparison]]:
     """The draft that was written, and the present one, on the answers to held-out prompts."""
     keys = {prompt.key for prompt in prepared.held_out}
-    present = prepared.present
-    before = load(present) if present is not None else _start(options, prepared)
-    counts = measure_drafts(
-        load(prepared.target),
-        [before.to(serving_dtype(prepared.device)), load(options.out / "draft")],
+    present = prepared.present or prepared.kind.start(_examples(prepared, answers))
+    counts = prepared.kind.measure(
+        [present, options.out / "draft"],
         [answer for answer in answers if answer.key in keys],
         max_draft_length=options.max_draft_length,
         progress=progress,
@@ -299,6 +322,8 @@ def _comparison(present: Sequence[PromptCounts], candidate: Sequence[PromptCount
 
 def _origin(options: TrainOptions, prepared: _Prepared) -> DraftOrigin:
     start = options.draft
+    if start is None and options.head_vocabulary is not None:
+        start = "a new head"
     if start is None:
         num_target = load_config(prepared.target).num_hidden_layers
         layers = ", ".join(map(str, chosen_layers(num_target, options.num_layers)))

@@ -4,6 +4,7 @@ settings.json     what the training depends on, written first
 answers.jsonl     the target's answers
 state.pt          checkpoint
 log.jsonl         loss per step
+states.bin        the target's hidden states of the answers, for a head
 draft/            the new draft, with paceline-provenance.json
 """
 
@@ -12,7 +13,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from paceline.draft.values import DraftError
 _SETTINGS = "settings.json"
 _ANSWERS = "answers.jsonl"
 _STATE = "state.pt"
+_HIDDEN = "states.bin"
 _DRAFT = "draft"
 _STATE_COPIES = 2 * 3 * 4
 """Bytes per weight of a checkpoint and the one that replaces it: float32 weights and at most two
@@ -65,16 +67,19 @@ def open_work_folder(folder: Path, settings: Mapping[str, Any], *, resume: bool)
             )
 
 
-def check_disk(folder: Path, num_parameters: int, num_answer_tokens: int) -> None:
+def check_disk(
+    folder: Path, num_parameters: int, num_answer_tokens: int, *, bytes_per_token: int
+) -> None:
     """Raise DraftError unless the disk of `folder` has room for what the training writes.
 
-    Creates nothing; `folder` need not exist.
+    `bytes_per_token`: what is kept of each token beside its id. Creates nothing; `folder` need not
+    exist.
     """
     needed = _MARGIN * (
         num_parameters * (_STATE_COPIES + _DRAFT_COPIES)
-        + num_answer_tokens * _ANSWER_BYTES_PER_TOKEN
+        + num_answer_tokens * (_ANSWER_BYTES_PER_TOKEN + bytes_per_token)
     )
-    written = (folder / _ANSWERS, folder / _STATE, *(folder / _DRAFT).glob("*"))
+    written = (folder / _ANSWERS, folder / _STATE, folder / _HIDDEN, *(folder / _DRAFT).glob("*"))
     needed -= sum(path.stat().st_size for path in written if path.is_file())
     existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     free = shutil.disk_usage(existing).free
@@ -98,21 +103,23 @@ def write_result(path: Path, document: Mapping[str, Any]) -> None:
 
 
 def write_draft(
-    model: Any, tokenizer_folder: Path, folder: Path, provenance: Mapping[str, Any]
+    save: Callable[[Path], None],
+    tokenizer_folder: Path | None,
+    folder: Path,
+    provenance: Mapping[str, Any],
 ) -> None:
-    """Write the draft in bfloat16 with the tokenizer's files; replaces the folder whole.
+    """Write what `save` writes, with the tokenizer's files if any; replaces the folder whole.
 
     `provenance` is in it from the start, so that no draft is without.
     """
-    import torch
     from safetensors import SafetensorError
 
     scratch = folder.with_name(f".{folder.name}.partial")
     shutil.rmtree(scratch, ignore_errors=True)
     try:
         scratch.mkdir()
-        model.to(torch.bfloat16).save_pretrained(scratch)
-        for path in tokenizer_folder.iterdir():
+        save(scratch)
+        for path in () if tokenizer_folder is None else tokenizer_folder.iterdir():
             if path.is_file() and not _is_of_the_weights(path) and path.suffix in _TEXTS:
                 shutil.copyfile(path, scratch / path.name)
         write_document(scratch / FILE_NAME, provenance)

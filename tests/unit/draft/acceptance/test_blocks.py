@@ -13,7 +13,7 @@ from functools import cache
 
 import pytest
 
-from paceline.draft.acceptance.blocks import count_drafts
+from paceline.draft.acceptance.blocks import by_start, count_drafts
 
 TARGET = ((0.2, 0.5, 0.3), (0.1, 0.3, 0.6), (0.15, 0.25, 0.6))
 """Probabilities of the next token, by the token before; the rows are for tokens 0, 1 and 2."""
@@ -76,8 +76,8 @@ def estimate(draft_length: int, *, uses_means: bool) -> tuple[float, list[float]
         expected = [0.0] + [sum(map(min, TARGET[a], DRAFT[a])) for a, _ in pairs]
         end = text[:MAX_TOKENS].index(END) + 1 if END in text[:MAX_TOKENS] else MAX_TOKENS
         counts = count_drafts(
-            realised,
-            expected if uses_means else realised,
+            by_start(realised, draft_length),
+            by_start(expected if uses_means else realised, draft_length),
             num_tokens=end,
             max_draft_length=draft_length,
         )
@@ -100,7 +100,8 @@ def test_drafts_of_a_known_greedy_text() -> None:
     """Tokens 1 to 5 are drafted; token 3 is wrong. Drafts of two begin at 1 (both right, then one
     more token) and at 4 (both right)."""
     hits = [0.0, 1.0, 1.0, 0.0, 1.0, 1.0]
-    counts = count_drafts(hits, hits, num_tokens=6, max_draft_length=2)
+    rows = by_start(hits, 2)
+    counts = count_drafts(rows, rows, num_tokens=6, max_draft_length=2)
     assert counts.num_drafts == 2
     assert counts.accepted_per_position == (2, 2)
     assert counts.reached_per_position == (2, 2)
@@ -109,12 +110,22 @@ def test_drafts_of_a_known_greedy_text() -> None:
 
 def test_a_draft_may_reach_past_the_end_but_none_begins_there() -> None:
     hits = [0.0, 0.0, 1.0, 1.0, 1.0]
-    counts = count_drafts(hits, hits, num_tokens=3, max_draft_length=3)
+    rows = by_start(hits, 3)
+    counts = count_drafts(rows, rows, num_tokens=3, max_draft_length=3)
     assert counts.num_drafts == 2
     assert counts.accepted_per_position == (1, 1, 1)
 
 
 def test_an_answer_of_one_token_is_never_drafted() -> None:
-    counts = count_drafts([0.0, 1.0], [0.0, 1.0], num_tokens=1, max_draft_length=2)
+    rows = by_start([0.0, 1.0], 2)
+    counts = count_drafts(rows, rows, num_tokens=1, max_draft_length=2)
     assert (counts.num_drafts, counts.num_tokens) == (0, 0)
     assert counts.accepted_per_position == (0, 0)
+
+
+def test_acceptance_may_depend_on_where_the_draft_began() -> None:
+    """Of drafts of two, the second token is accepted in that which begins at 1 and in no other."""
+    rows = [[], [1.0, 1.0], [1.0, 0.0], [1.0, 0.0], [1.0, 0.0]]
+    counts = count_drafts(rows, rows, num_tokens=5, max_draft_length=2)
+    assert counts.num_drafts == 2  # at 1, and at 4
+    assert counts.accepted_per_position == (2, 1)

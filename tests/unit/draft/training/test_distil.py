@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from paceline.draft.training.distil import (
     TrainingState,
     distil,
 )
+from paceline.draft.training.model_kind import mean_loss
 from paceline.draft.values import Answer, DraftError, Interrupted, Sampling
 from unit.draft.conftest import TinyPair
 
@@ -51,7 +53,7 @@ def run(
     torch.set_num_threads(1)
     with draft_progress() as progress:
         return distil(
-            student, teacher, ANSWERS, how, folder,
+            student, partial(mean_loss, teacher=teacher, loss=how.loss), ANSWERS, how, folder,
             progress=progress, stop=stop or StopRequest(), **extra,
         )  # fmt: skip
 

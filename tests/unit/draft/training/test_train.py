@@ -16,13 +16,15 @@ from click.testing import CliRunner, Result
 
 from paceline.cli import main
 from paceline.distillation.held_out import is_held_out
+from paceline.draft.heads.folder import read_head
 from paceline.draft.models import load_model, load_tokenizer
 from paceline.draft.prompts import HELD_OUT_PER_THOUSAND
 from paceline.draft.training import distil as distil_module
+from paceline.draft.training import model_kind
 from paceline.workloads import conversation_of
 from paceline.workloads.prompts import parse_prompt
 from unit.draft.conftest import TinyPair
-from unit.draft.tiny_models import write_model, write_prompts
+from unit.draft.tiny_models import END_ID, write_model, write_prompts
 
 
 def invoke(pair: TinyPair, out: Path, *more: str) -> Result:
@@ -122,8 +124,7 @@ def test_a_draft_that_was_not_compared_yet_is_not_promoted(
     def interrupt(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    module = importlib.import_module("paceline.draft.training.train")  # the package has a `train`
-    monkeypatch.setattr(module, "measure_drafts", interrupt)
+    monkeypatch.setattr(model_kind, "measure_drafts", interrupt)
     assert invoke(pair, tmp_path / "out", "--draft", str(pair.draft)).exit_code == 130
     found = provenance(tmp_path / "out")
     assert found["promoted"] is False
@@ -179,3 +180,35 @@ def test_a_full_disk_is_refused_before_the_folder_is_made(
     result = invoke(pair, out, "--draft", str(pair.draft))
     assert (result.exit_code, "has 0.00 GB free" in result.output) == (1, True)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_head_learns_and_is_what_vllm_loads(
+    pair: TinyPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is compared with the untrained one. Interrupted and resumed, it is the same."""
+    out, again = tmp_path / "out", tmp_path / "again"
+    options = ("--head", "--head-vocabulary", "64", "--steps", "60")
+    result = invoke(pair, out, *options)
+    assert result.exit_code == 0, result.output
+    document = provenance(out)
+    assert document["origin"]["start"] == "a new head"
+    figures = document["held_out"]["overall"]
+    assert figures["difference"]["acceptance_rate"]["low"] > 0
+    assert len(figures["candidate"]["accepted_per_position_fraction"]) == 2
+    head = read_head(out / "draft")
+    assert (head.config.draft_vocab_size, head.config.vocab_size) == (64, 100)
+    assert END_ID in head.tokens.tolist()
+    assert len(set(head.tokens.tolist())) == 64
+    descend, steps = distil_module.descend, iter(range(60))
+
+    def descend_and_interrupt(*arguments: Any) -> None:
+        descend(*arguments)
+        if next(steps) == 20:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(distil_module, "descend", descend_and_interrupt)
+    assert invoke(pair, again, *options).exit_code == 130
+    assert invoke(pair, again, *options, "--resume").exit_code == 0
+    resumed = read_head(again / "draft").state_dict()
+    for name, weight in head.state_dict().items():
+        assert torch.equal(weight, resumed[name]), name

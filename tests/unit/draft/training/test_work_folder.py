@@ -58,9 +58,8 @@ def test_a_disk_that_fills_up_is_an_error_that_says_how_to_continue(
     monkeypatch.setattr(work_folder, "write_document", refuse)
     with pytest.raises(DraftError, match=r"settings\.json: No space left.*--resume"):
         open_work_folder(tmp_path / "out", SETTINGS, resume=False)
-    model = SimpleNamespace(to=lambda dtype: SimpleNamespace(save_pretrained=refuse_weights))
     with pytest.raises(DraftError, match=r"No space left.*--resume"):
-        write_draft(model, tmp_path, tmp_path / "draft", {})
+        write_draft(refuse_weights, tmp_path, tmp_path / "draft", {})
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
@@ -68,15 +67,17 @@ def test_a_disk_without_room_is_refused_before_anything_is_computed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """1M weights: 24 bytes each for two checkpoints and 4 for two drafts; 1M answer tokens of 8
-    bytes; a tenth more."""
+    bytes, and of 100 more where a head reads hidden states; a tenth more."""
 
     def set_free(free: int) -> None:
         monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=free))
 
     set_free(39_600_001)
-    check_disk(tmp_path, 1_000_000, 1_000_000)
+    check_disk(tmp_path, 1_000_000, 1_000_000, bytes_per_token=0)
+    with pytest.raises(DraftError, match=r"the training needs 0.15 GB"):
+        check_disk(tmp_path, 1_000_000, 1_000_000, bytes_per_token=100)
     set_free(39_599_000)
     with pytest.raises(DraftError, match=r"0.04 GB free, and the training needs 0.04 GB"):
-        check_disk(tmp_path, 1_000_000, 1_000_000)
+        check_disk(tmp_path, 1_000_000, 1_000_000, bytes_per_token=0)
     (tmp_path / "state.pt").write_bytes(b"0" * 1001)
-    check_disk(tmp_path, 1_000_000, 1_000_000)
+    check_disk(tmp_path, 1_000_000, 1_000_000, bytes_per_token=0)

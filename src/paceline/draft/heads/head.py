@@ -1,0 +1,176 @@
+"""The network of an EAGLE-3 head, with the names and the arithmetic of vLLM 0.32
+(`model_executor/models/llama_eagle3.py`).
+
+A head turns the hidden state of a position and the token after it into the logits of the token
+after that, over its own vocabulary, and into the hidden state that stands for the target's at the
+next position. References: EAGLE-3, arXiv 2503.01840.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+KeysAndValues = tuple[Tensor, Tensor]
+"""Both (num_texts, num_heads, length, head_dim), keys rotated."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeadConfig:
+    """Sizes of a head. All but the vocabulary follow the target."""
+
+    hidden_size: int
+    intermediate_size: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    rms_norm_eps: float
+    rope_theta: float
+    max_positions: int
+    vocab_size: int
+    """Of the target."""
+    draft_vocab_size: int
+    aux_layers: tuple[int, ...]
+    """Ascending; the hidden state after so many of the target's layers."""
+
+
+class Eagle3Head(nn.Module):
+    """One layer. Its parameters and its buffer have the names of the checkpoint."""
+
+    d2t: Tensor
+
+    def __init__(self, config: HeadConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.register_buffer("d2t", torch.zeros(config.draft_vocab_size, dtype=torch.int64))
+        size = config.hidden_size
+        self.fc = nn.Linear(len(config.aux_layers) * size, size, bias=False)
+        self.midlayer = _Layer(config)
+        self.norm = nn.RMSNorm(size, config.rms_norm_eps)
+        self.lm_head = nn.Linear(size, config.draft_vocab_size, bias=False)
+
+    @property
+    def tokens(self) -> Tensor:
+        """The target's ids of the tokens that it drafts, (draft_vocab_size,)."""
+        return torch.arange(len(self.d2t), device=self.d2t.device) + self.d2t
+
+    def combine(self, aux: Tensor) -> Tensor:
+        """Hidden states of the target, (…, num_aux * hidden_size), as one, (…, hidden_size)."""
+        combined: Tensor = self.fc(aux)
+        return combined
+
+    def advance(
+        self, embedded: Tensor, hidden: Tensor, first_position: int, past: Sequence[KeysAndValues]
+    ) -> tuple[Tensor, KeysAndValues]:
+        """One pass for every row of some texts, each the start of a draft of its own.
+
+        `embedded` and `hidden` are (num_texts, length, hidden_size); row n is at the position
+        `first_position` + n. `past`: keys and values of the passes before. Row n sees those of the
+        first pass up to row n, and of the others its own. Returns the hidden states that follow,
+        and the keys and values of this pass.
+        """
+        return self.midlayer(embedded, hidden, first_position, past)  # type: ignore[no-any-return]
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Logits over the draft vocabulary, (…, draft_vocab_size)."""
+        found: Tensor = self.lm_head(self.norm(hidden))
+        return found
+
+
+class _Layer(nn.Module):
+    def __init__(self, config: HeadConfig) -> None:
+        super().__init__()
+        size, eps = config.hidden_size, config.rms_norm_eps
+        self.input_layernorm = nn.RMSNorm(size, eps)
+        self.hidden_norm = nn.RMSNorm(size, eps)
+        self.self_attn = _Attention(config)
+        self.post_attention_layernorm = nn.RMSNorm(size, eps)
+        self.mlp = _Mlp(size, config.intermediate_size)
+
+    def forward(
+        self, embedded: Tensor, hidden: Tensor, first_position: int, past: Sequence[KeysAndValues]
+    ) -> tuple[Tensor, KeysAndValues]:
+        inputs = torch.cat([self.input_layernorm(embedded), self.hidden_norm(hidden)], dim=-1)
+        attended, made = self.self_attn(inputs, first_position, past)
+        hidden = hidden + attended
+        return hidden + self.mlp(self.post_attention_layernorm(hidden)), made
+
+
+class _Mlp(nn.Module):
+    def __init__(self, size: int, intermediate_size: int) -> None:
+        super().__init__()
+        self.gate_proj = nn.Linear(size, intermediate_size, bias=False)
+        self.up_proj = nn.Linear(size, intermediate_size, bias=False)
+        self.down_proj = nn.Linear(intermediate_size, size, bias=False)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs: Tensor = self.down_proj(F.silu(self.gate_proj(inputs)) * self.up_proj(inputs))
+        return outputs
+
+
+class _Attention(nn.Module):
+    def __init__(self, config: HeadConfig) -> None:
+        super().__init__()
+        self.config = config
+        size, dim = config.hidden_size, config.head_dim
+        self.q_proj = nn.Linear(2 * size, config.num_heads * dim, bias=False)
+        self.k_proj = nn.Linear(2 * size, config.num_kv_heads * dim, bias=False)
+        self.v_proj = nn.Linear(2 * size, config.num_kv_heads * dim, bias=False)
+        self.o_proj = nn.Linear(config.num_heads * dim, size, bias=False)
+
+    def forward(
+        self, inputs: Tensor, first_position: int, past: Sequence[KeysAndValues]
+    ) -> tuple[Tensor, KeysAndValues]:
+        config = self.config
+        num_texts, length, _ = inputs.shape
+        rotation = _rotation(config, first_position, length, inputs)
+        queries = _rotated(self._split(self.q_proj(inputs), config.num_heads), rotation)
+        keys = _rotated(self._split(self.k_proj(inputs), config.num_kv_heads), rotation)
+        values = self._split(self.v_proj(inputs), config.num_kv_heads)
+        group = config.num_heads // config.num_kv_heads
+        made = (keys.repeat_interleave(group, 1), values.repeat_interleave(group, 1))
+        if past:
+            attended = _attend_to_own(queries, [*past, made])
+        else:
+            attended = F.scaled_dot_product_attention(queries, *made, is_causal=True)
+        merged = attended.transpose(1, 2).reshape(num_texts, length, -1)
+        return self.o_proj(merged), made
+
+    def _split(self, rows: Tensor, num_heads: int) -> Tensor:
+        num_texts, length, _ = rows.shape
+        return rows.view(num_texts, length, num_heads, self.config.head_dim).transpose(1, 2)
+
+
+def _attend_to_own(queries: Tensor, passes: Sequence[KeysAndValues]) -> Tensor:
+    """Attention to the first pass up to the query's row, and to that row of every later pass."""
+    (keys, values), *own = passes
+    length, scale = queries.shape[2], queries.shape[3] ** -0.5
+    later = torch.ones(length, length, dtype=torch.bool, device=queries.device).triu(1)
+    scores = (queries @ keys.transpose(2, 3)).masked_fill(later, -torch.inf)
+    of_own = [(queries * k).sum(-1, keepdim=True) for k, _ in own]
+    weights = torch.cat([scores, *of_own], -1).mul(scale).softmax(-1)
+    attended: Tensor = weights[..., :length] @ values
+    for index, (_, own_values) in enumerate(own):
+        attended = attended + weights[..., length + index, None] * own_values
+    return attended
+
+
+def _rotation(
+    config: HeadConfig, first_position: int, length: int, like: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Cosines and sines, (length, head_dim) each."""
+    half = torch.arange(0, config.head_dim, 2, device=like.device, dtype=torch.float32)
+    frequencies = config.rope_theta ** (-half / config.head_dim)
+    positions = torch.arange(first_position, first_position + length, device=like.device)
+    angles = torch.outer(positions.float(), frequencies).repeat(1, 2)
+    return angles.cos().to(like.dtype), angles.sin().to(like.dtype)
+
+
+def _rotated(rows: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:
+    cosines, sines = rotation
+    first, second = rows.chunk(2, dim=-1)
+    return rows * cosines + torch.cat([-second, first], dim=-1) * sines

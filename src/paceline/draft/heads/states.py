@@ -1,0 +1,96 @@
+"""The target's hidden states of texts: what a head reads, and what it learns to predict.
+
+Computed once, with transformers, and kept in a file of 16-bit numbers: a training reads every text
+several times, and the target's pass costs more than the head's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from paceline.draft.interruption import StopRequest
+from paceline.draft.passes import PromptedText, batches
+from paceline.draft.progress import DraftProgress
+
+
+@dataclass(frozen=True, slots=True)
+class TextStates:
+    """Hidden states of one text and its prompt; a row per token."""
+
+    aux: Tensor
+    """Of the head's layers, (num_tokens, num_aux * hidden_size)."""
+    last: Tensor
+    """Before the target's output layer, (num_tokens, hidden_size)."""
+
+
+class StoredStates:
+    """The states of some texts by their index, in a file that is mapped into memory."""
+
+    def __init__(self, path: Path, lengths: Sequence[int], num_aux: int, hidden_size: int) -> None:
+        """`lengths`: tokens of each text with its prompt. Creates or opens the file."""
+        self._starts = [0, *accumulate(lengths)]
+        self._aux_size = num_aux * hidden_size
+        width = self._aux_size + hidden_size
+        num_values = self._starts[-1] * width
+        self._rows = torch.from_file(
+            str(path), shared=True, size=num_values, dtype=torch.bfloat16
+        ).view(-1, width)
+
+    def __getitem__(self, index: int) -> TextStates:
+        rows = self._rows[self._starts[index] : self._starts[index + 1]]
+        return TextStates(rows[:, : self._aux_size], rows[:, self._aux_size :])
+
+    def put(self, index: int, states: TextStates) -> None:
+        """Store the states of one text."""
+        rows = self._rows[self._starts[index] : self._starts[index + 1]]
+        rows.copy_(torch.cat([states.aux, states.last], dim=-1))
+
+
+@dataclass(frozen=True, slots=True)
+class _Indexed:
+    index: int
+    prompt_ids: tuple[int, ...]
+    token_ids: tuple[int, ...]
+
+
+@torch.inference_mode()
+def store_states(
+    target: Any,
+    texts: Sequence[PromptedText],
+    aux_layers: Sequence[int],
+    stored: StoredStates,
+    *,
+    progress: DraftProgress,
+    stop: StopRequest,
+) -> None:
+    """Compute and store the states of all texts. Raises Interrupted between two batches."""
+    progress.begin("hidden states", len(texts))
+    completed = 0
+    indexed = [_Indexed(i, text.prompt_ids, text.token_ids) for i, text in enumerate(texts)]
+    for batch in batches(indexed, target.config.hidden_size * (len(aux_layers) + 1)):
+        stop.raise_if_set()
+        for text, states in zip(batch, states_of(target, batch, aux_layers), strict=True):
+            stored.put(text.index, states)
+        completed += len(batch)
+        progress.update(completed)
+
+
+def states_of(
+    target: Any, texts: Sequence[PromptedText], aux_layers: Sequence[int]
+) -> list[TextStates]:
+    """The states of a batch. `aux_layers` i is what the target's layer i reads, as in vLLM."""
+    rows = [torch.tensor((*text.prompt_ids, *text.token_ids)) for text in texts]
+    token_ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True).to(target.device)
+    output = target.model(input_ids=token_ids, use_cache=False, output_hidden_states=True)
+    aux = torch.cat([output.hidden_states[layer] for layer in aux_layers], dim=-1)
+    return [
+        TextStates(aux[row, : len(ids)], output.last_hidden_state[row, : len(ids)])
+        for row, ids in enumerate(rows)
+    ]

@@ -1,0 +1,89 @@
+"""The loss of a head on a batch of answers, over the passes of a draft."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+
+from paceline.draft.heads.head import Eagle3Head, HeadConfig
+from paceline.draft.heads.losses import HeadLoss
+from paceline.draft.heads.states import StoredStates
+from paceline.draft.heads.unroll import unroll
+from paceline.draft.values import Answer
+
+PASS_WEIGHT = 0.8
+"""Of each pass, relative to the one before: fewer drafts reach it. As in EAGLE-3's recipe."""
+
+
+def initial_head(config: HeadConfig, target: Any, tokens: Sequence[int], seed: int) -> Eagle3Head:
+    """A head whose output layer is the target's for its tokens; the rest is random."""
+    torch.manual_seed(seed)
+    head = Eagle3Head(config)
+    for module in head.modules():
+        if isinstance(module, nn.Linear):
+            nn.init.normal_(module.weight, std=module.in_features**-0.5)
+    with torch.no_grad():
+        head.d2t.copy_(torch.tensor(tokens) - torch.arange(len(tokens)))
+        head.lm_head.weight.copy_(target.get_output_embeddings().weight[list(tokens)])
+        head.norm.weight.copy_(target.model.norm.weight)
+    return head
+
+
+class HeadLesson:
+    """Computes the mean loss of batches, given by the indexes of their answers."""
+
+    def __init__(
+        self,
+        target: Any,
+        answers: Sequence[Answer],
+        stored: StoredStates,
+        loss: HeadLoss,
+        num_passes: int,
+    ) -> None:
+        """`target` gives the embeddings and the output layer; `stored` has the states of
+        `answers`."""
+        self._embed = target.get_input_embeddings()
+        self._output = target.get_output_embeddings()
+        self._answers = answers
+        self._stored = stored
+        self._loss = loss
+        self._num_passes = num_passes
+
+    def mean_loss(self, head: Eagle3Head, indexes: Sequence[int]) -> Tensor:
+        """Over the drafted tokens of these answers, in all passes, weighted by pass."""
+        answers = [self._answers[index] for index in indexes]
+        texts = [torch.tensor((*answer.prompt_ids, *answer.token_ids)) for answer in answers]
+        states = [self._stored[index] for index in indexes]
+        device = head.d2t.device
+        token_ids = pad_sequence(texts, batch_first=True).to(device)
+        aux = pad_sequence([state.aux for state in states], batch_first=True).to(device).float()
+        last = pad_sequence([state.last for state in states], batch_first=True).to(device)
+        drafted = _drafted(answers, token_ids.shape[1]).to(device)
+        with torch.no_grad():
+            embedded = self._embed(token_ids).float()
+            probs = torch.zeros(*drafted.shape, len(head.d2t), device=device)
+            logits = self._output(last[drafted].to(self._output.weight.dtype)).float()
+            probs[drafted] = logits.softmax(dim=-1)[:, head.tokens]
+        total, weights = torch.zeros((), device=device), 0.0
+        passes = unroll(head, aux, embedded, self._num_passes)
+        for number, hidden in enumerate(passes, start=1):
+            rows = slice(number, number + hidden.shape[1])
+            chosen = drafted[:, rows]
+            found = self._loss(probs[:, rows][chosen], head.logits(hidden[chosen]))
+            weight = PASS_WEIGHT ** (number - 1)
+            total, weights = total + weight * found.sum(), weights + weight * len(found)
+        return total / max(weights, 1.0)
+
+
+def _drafted(answers: Sequence[Answer], length: int) -> Tensor:
+    """(num_answers, length): whether drafts predict the token after a position: all tokens of an
+    answer but its first."""
+    found = torch.zeros(len(answers), length, dtype=torch.bool)
+    for row, answer in enumerate(answers):
+        start = len(answer.prompt_ids)
+        found[row, start : start + answer.num_tokens - 1] = True
+    return found

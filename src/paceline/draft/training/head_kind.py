@@ -1,0 +1,111 @@
+"""EAGLE-3 heads as a kind of drafter that `paceline draft train` makes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from paceline.draft.acceptance import PromptCounts
+from paceline.draft.heads.folder import head_config_of, read_head, write_head
+from paceline.draft.heads.head import Eagle3Head, HeadConfig
+from paceline.draft.heads.losses import LOSSES
+from paceline.draft.heads.measuring import measure_head
+from paceline.draft.heads.states import StoredStates, store_states
+from paceline.draft.heads.training import HeadLesson, initial_head
+from paceline.draft.heads.vocabulary import choose_tokens
+from paceline.draft.interruption import StopRequest
+from paceline.draft.models import load_config, load_model, serving_dtype
+from paceline.draft.progress import DraftProgress
+from paceline.draft.training.kind import LossOf
+from paceline.draft.training.work_folder import write_draft
+from paceline.draft.values import Answer
+
+NUM_PASSES = 4
+"""Passes of a draft that are trained: what a head makes of its own hidden states varies little
+after them."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeadKind:
+    """A head that continues another one, or a new one."""
+
+    target: Path
+    before: Path | None
+    """What it continues; None begins a new one."""
+    draft_vocab_size: int
+    """Of a new one."""
+    always: tuple[int, ...]
+    """Tokens that it can draft although no answer has them."""
+    states: Path
+    """File for the target's hidden states."""
+    seed: int
+    device: torch.device
+
+    def num_parameters(self) -> int:
+        with torch.device("meta"):
+            head = Eagle3Head(self._config())
+        return sum(parameter.numel() for parameter in head.parameters())
+
+    def bytes_per_token(self) -> int:
+        config = self._config()
+        return 2 * (len(config.aux_layers) + 1) * config.hidden_size
+
+    def start(self, examples: Sequence[Answer]) -> Any:
+        if self.before is not None:
+            return read_head(self.before).to(self.device)
+        config = self._config()
+        tokens = choose_tokens(
+            (answer.token_ids[: answer.num_tokens] for answer in examples),
+            self.always,
+            self.draft_vocab_size,
+            config.vocab_size,
+        )
+        target = load_model(self.target, torch.float32, self.device)
+        return initial_head(config, target, tokens, self.seed).to(self.device)
+
+    def lesson(
+        self, examples: Sequence[Answer], loss: str, progress: DraftProgress, stop: StopRequest
+    ) -> LossOf:
+        config = self._config()
+        target = load_model(self.target, serving_dtype(self.device), self.device)
+        lengths = [len(answer.prompt_ids) + len(answer.token_ids) for answer in examples]
+        stored = StoredStates(self.states, lengths, len(config.aux_layers), config.hidden_size)
+        store_states(target, examples, config.aux_layers, stored, progress=progress, stop=stop)
+        lesson = HeadLesson(target, examples, stored, LOSSES[loss], NUM_PASSES)
+        return lambda head, batch: lesson.mean_loss(head, batch.indexes)
+
+    def write(self, student: Any, folder: Path, provenance: Mapping[str, Any]) -> None:
+        write_draft(lambda scratch: write_head(student, scratch), None, folder, provenance)
+
+    def measure(
+        self,
+        drafters: Sequence[Any],
+        answers: Sequence[Answer],
+        *,
+        max_draft_length: int,
+        progress: DraftProgress,
+        stop: StopRequest,
+    ) -> list[list[PromptCounts]]:
+        target = load_model(self.target, serving_dtype(self.device), self.device)
+        heads = [
+            read_head(drafter).to(self.device) if isinstance(drafter, Path) else drafter
+            for drafter in drafters
+        ]
+        return [
+            measure_head(
+                target,
+                head,
+                answers,
+                max_draft_length=max_draft_length,
+                progress=progress,
+                stop=stop,
+            )
+            for head in heads
+        ]
+
+    def _config(self) -> HeadConfig:
+        return head_config_of(load_config(self.target), self.draft_vocab_size)

@@ -1,0 +1,105 @@
+"""Draft models: transformers' causal language models with the target's tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from paceline.distillation.losses import LOSSES
+from paceline.draft.acceptance import PromptCounts, measure_drafts
+from paceline.draft.interruption import StopRequest
+from paceline.draft.models import load_config, load_model, num_parameters, serving_dtype
+from paceline.draft.progress import DraftProgress
+from paceline.draft.training.examples import TrainingBatch
+from paceline.draft.training.kind import LossOf
+from paceline.draft.training.start import cut_from_target, shrink_config
+from paceline.draft.training.work_folder import write_draft
+from paceline.draft.values import Answer
+
+
+@dataclass(frozen=True, slots=True)
+class DraftModelKind:
+    """A draft model that continues another one, or is cut from the target's layers."""
+
+    target: Path
+    before: Path | None
+    """What it continues; None cuts it from the target."""
+    num_layers: int
+    """Of one that is cut."""
+    device: torch.device
+
+    def num_parameters(self) -> int:
+        if self.before is not None:
+            return num_parameters(load_config(self.before))
+        return num_parameters(shrink_config(load_config(self.target), self.num_layers))
+
+    def bytes_per_token(self) -> int:
+        return 0
+
+    def start(self, examples: Sequence[Answer]) -> Any:
+        if self.before is not None:
+            return load_model(self.before, torch.float32, self.device)
+        return cut_from_target(load_model(self.target, torch.float32, self.device), self.num_layers)
+
+    def lesson(
+        self, examples: Sequence[Answer], loss: str, progress: DraftProgress, stop: StopRequest
+    ) -> LossOf:
+        teacher = load_model(self.target, torch.bfloat16, self.device)
+        return partial(mean_loss, teacher=teacher, loss=loss)
+
+    def write(self, student: Any, folder: Path, provenance: Mapping[str, Any]) -> None:
+        write_draft(
+            lambda scratch: student.to(torch.bfloat16).save_pretrained(scratch),
+            self.target,
+            folder,
+            provenance,
+        )
+
+    def measure(
+        self,
+        drafters: Sequence[Any],
+        answers: Sequence[Answer],
+        *,
+        max_draft_length: int,
+        progress: DraftProgress,
+        stop: StopRequest,
+    ) -> list[list[PromptCounts]]:
+        dtype = serving_dtype(self.device)
+        return measure_drafts(
+            load_model(self.target, dtype, self.device),
+            [
+                load_model(drafter, dtype, self.device)
+                if isinstance(drafter, Path)
+                else drafter.to(dtype)
+                for drafter in drafters
+            ],
+            answers,
+            max_draft_length=max_draft_length,
+            progress=progress,
+            stop=stop,
+        )
+
+
+def mean_loss(student: Any, batch: TrainingBatch, *, teacher: Any, loss: str) -> torch.Tensor:
+    """Over the drafted tokens. Only their logits are computed, and those between them."""
+    device = student.device
+    token_ids = batch.token_ids.to(device)
+    is_drafted = batch.is_drafted.to(device)
+    kept = torch.arange(batch.first, token_ids.shape[1], device=device)
+    num_shared = min(model.config.get_text_config().vocab_size for model in (student, teacher))
+
+    def logits_of(model: Any) -> torch.Tensor:
+        output = model(input_ids=token_ids, use_cache=False, logits_to_keep=kept)
+        selected: torch.Tensor = output.logits[is_drafted][:, :num_shared]
+        return selected.float()
+
+    with torch.autocast(device.type, dtype=torch.bfloat16):
+        with torch.no_grad():
+            target_logits = logits_of(teacher)
+        draft_logits = logits_of(student)
+    return LOSSES[loss](target_logits, draft_logits).mean()
