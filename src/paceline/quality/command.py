@@ -66,7 +66,7 @@ Prompts are as for paceline bench run; "reference" is the right answer.
     help=(
         "Compare quantized or otherwise changed models with the unquantized one, BASELINE, on your "
         "prompts, and decide whether they may replace it. Models are folders or Hugging Face "
-        "names; `bundled` is the target of the bundled pair.\n\n"
+        "names; `smollm2` and `bundled` are Paceline's own.\n\n"
         "Exit codes: 0 all approved, 1 one rejected, 2 wrong usage, 3 one undecided, 4 not "
         "compared, 130 interrupted."
     ),
@@ -223,10 +223,9 @@ def _read_options(settings: dict[str, Any]) -> CompareOptions:
 
 
 def _find(model: str) -> Path:
-    from paceline import demo
     from paceline.draft.models import find_folder
 
-    return demo.target_path() if model == "bundled" else find_folder(model)
+    return find_folder(model)
 
 
 @contextlib.contextmanager

@@ -18,7 +18,6 @@ from paceline.compatibility.vllm_releases import INSTALLED
 from paceline.option_types import AT_LEAST_1, refuse_unwritable_folder
 from paceline.quantize.schemes import SCHEMES
 
-_BUNDLED = "bundled"
 _EXIT_INTERRUPTED = 130
 _MAX_SEED = 2**63 - 1
 """torch takes no larger ones."""
@@ -28,8 +27,8 @@ Examples:
       INT8, the first choice on CPUs; needs no calibration
   paceline quantize ./my-model --scheme awq --calibration prompts.jsonl --out ./my-model-awq
       4 bits, fitted to your own prompts, which pass through the model's chat template
-  paceline quantize bundled --scheme gptq --group-size 64 --out ./demo-gptq
-      The target of the bundled pair
+  paceline quantize smollm2 --scheme gptq --group-size 64 --out ./smollm2-gptq
+      The chat model of the first page; `bundled` is the code model shipped with Paceline
   paceline quantize ./my-model --scheme nvfp4 --hardware gpu-blackwell --out ./my-model-fp4
       For another machine than this one
   paceline serve ./my-model-int8
@@ -45,7 +44,7 @@ _SCHEME_LIST = "; ".join(f"{scheme.name}: {scheme.summary}" for scheme in SCHEME
 @click.command(
     name="quantize",
     help=(
-        "Quantize MODEL, a folder, a Hugging Face name, or `bundled`, into a folder that "
+        "Quantize MODEL, a folder, a Hugging Face name, `smollm2` or `bundled`, into a folder that "
         "unmodified vLLM loads. Where it comes from is in its paceline-provenance.json.\n\n"
         f"Schemes: {_SCHEME_LIST}."
     ),
@@ -157,11 +156,13 @@ def quantize(
 
 def _find_model(model: str) -> str:
     """Return the folder of MODEL. Raises WrongUsage for a name that cannot be fetched."""
-    from paceline import demo
+    from paceline.named_models import NamedModelMissing, target_of
     from paceline.quantize.errors import WrongUsage
 
-    if model == _BUNDLED:
-        return str(demo.target_path())
+    try:
+        model = target_of(model)
+    except NamedModelMissing as missing:
+        raise WrongUsage(str(missing)) from None
     if Path(model).exists() or model.count("/") != 1:
         return model
     from huggingface_hub import snapshot_download

@@ -6,13 +6,13 @@ another one than that of the settings, because an operator can swap it at run ti
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from paceline import demo
-from paceline.config import BUNDLED, EngineSettings, Settings
+from paceline.config import EngineSettings, Settings
 from paceline.engine.launch.command import (
     EngineCommand,
     EngineSpec,
@@ -38,9 +38,9 @@ from paceline.engine.launch.speculation import (
     name_lengths,
     uses_model_runner_v2,
 )
+from paceline.named_models import NamedModel, NamedModelMissing, find_named
 
-BUNDLED_NAME = "paceline-demo"
-"""Model id of the bundled pair."""
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +85,12 @@ def plan_engines(
         swapped_draft = _draft_folder(swapped_draft)
         engine = engine.model_copy(update={"draft": swapped_draft})
         settings = settings.model_copy(update={"engine": engine})
-    model, draft = _models(engine)
+    named = _find_model(engine)
+    model = named.target
     check_model(model)
     uses_v2_runner = uses_model_runner_v2(hardware, environ)
     drafter = choose_drafter(
-        draft,
+        named.draft if engine.draft == "auto" else engine.draft,
         model,
         engine.draft_length_max,
         uses_v2_runner=uses_v2_runner,
@@ -109,7 +110,7 @@ def plan_engines(
         kv_cache_dtype=engine.kv_cache_dtype,
         vllm_args=engine.vllm_args,
     )
-    spec = _engine_spec(settings, model, drafter, formats)
+    spec = _engine_spec(settings, named, drafter, formats)
     layout_settings = LayoutSettings(
         dtype=engine.dtype,
         num_threads=engine.num_threads,
@@ -144,17 +145,17 @@ def _draft_folder(draft: str) -> str:
     return str(Path(draft).resolve()) if not is_method and Path(draft).is_dir() else draft
 
 
-def _models(engine: EngineSettings) -> tuple[str, str]:
-    """Target and drafter, with the paths of the bundled pair where it is selected."""
-    if engine.model != BUNDLED:
-        return engine.model, engine.draft
-    target, draft = demo.target_path(), demo.draft_path()
-    if not target.is_dir():
-        raise ModelUnfit(
-            f"the bundled pair is missing from this installation ({target}); give a MODEL, or "
-            "install Paceline from a checkout that contains the pair"
-        )
-    return str(target), str(draft) if engine.draft == "auto" else engine.draft
+def _find_model(engine: EngineSettings) -> NamedModel:
+    """The folder or the Hugging Face name of the target, its drafter and its name for clients."""
+    try:
+        named = find_named(engine.model, logger.info)
+    except NamedModelMissing as missing:
+        raise ModelUnfit(str(missing)) from None
+    if named is None:
+        return NamedModel(engine.model, "auto", served_name_of(engine.model))
+    if named.note:
+        logger.warning("%s", named.note)
+    return named
 
 
 def _configured_lengths(engine: EngineSettings) -> set[int]:
@@ -171,13 +172,12 @@ def _draft_model(drafter: Drafter) -> str | None:
 
 
 def _engine_spec(
-    settings: Settings, model: str, drafter: Drafter, formats: ServedFormats
+    settings: Settings, model: NamedModel, drafter: Drafter, formats: ServedFormats
 ) -> EngineSpec:
     engine = settings.engine
-    default_name = BUNDLED_NAME if engine.model == BUNDLED else served_name_of(model)
     return EngineSpec(
-        model=model,
-        served_name=engine.served_name or default_name,
+        model=model.target,
+        served_name=engine.served_name or model.served_name,
         speculative_config=drafter.speculative_config,
         policy=engine.policy,
         policy_parameters=engine.policy_parameters,

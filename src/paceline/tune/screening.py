@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from paceline import demo
 from paceline.capacity.hardware import Hardware
 from paceline.compatibility.cpu_formats import choose_cpu_dtype
-from paceline.config import BUNDLED, Settings
+from paceline.config import Settings
+from paceline.named_models import NamedModelMissing, find_named
 from paceline.plan.decisions.fleet import Bill
 from paceline.plan.decisions.limits import LimitSettings, engine_limits
 from paceline.plan.decisions.performance import (
@@ -95,9 +95,12 @@ def _plan(
     engine = settings.engine
     entry = catalogue.find(question.hardware, machine, None)
     target, draft = engine.model, engine.draft
-    if target == BUNDLED:
-        target = str(demo.target_path())
-        draft = str(demo.draft_path()) if draft == "auto" else draft
+    try:
+        named = find_named(target)
+    except NamedModelMissing as missing:
+        raise PlanError(str(missing)) from None
+    if named is not None:
+        target, draft = named.target, named.draft if draft == "auto" else draft
     dtype = None if engine.dtype == "auto" else engine.dtype
     if dtype is None and entry.hardware.is_cpu:
         dtype = choose_cpu_dtype(machine.cpu_flags)[0]

@@ -116,7 +116,9 @@ def test_with_keys_suffix_decoding_shares_no_answers(tmp_path: Path, has_keys: b
 
 def planned_with(draft: str) -> PlannedEngines:
     """Two engines of the bundled pair, with another drafter."""
-    loaded = load_settings({("engine", "replicas"): ("--replicas", 2)}, {})
+    loaded = load_settings(
+        {("engine", "model"): ("MODEL", "bundled"), ("engine", "replicas"): ("--replicas", 2)}, {}
+    )
     plan = make_plan(
         loaded.settings,
         replace(read_hardware(), device="cpu"),

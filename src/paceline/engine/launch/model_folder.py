@@ -42,7 +42,7 @@ def check_model(model: str) -> None:
     elif not _HUGGING_FACE_NAME.fullmatch(model):
         raise ModelUnfit(
             f"{model} does not exist; give a model folder, or a Hugging Face name like "
-            "Qwen/Qwen2.5-7B-Instruct. Without a model the bundled pair is served"
+            "Qwen/Qwen2.5-7B-Instruct, or smollm2 or bundled, which Paceline has"
         )
 
 

