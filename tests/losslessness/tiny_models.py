@@ -53,6 +53,18 @@ def write_eagle3_head(folder: Path) -> Path:
     return _write(folder, config, weights)
 
 
+def write_reduced_eagle3_head(folder: Path) -> Path:
+    """The EAGLE-3 head with three quarters of the target's tokens."""
+    write_eagle3_head(folder)
+    config = json.loads((folder / "config.json").read_text())
+    tokens = torch.tensor([token for token in range(config["vocab_size"]) if token % 4 != 3])
+    config["draft_vocab_size"] = len(tokens)
+    weights = load_file(folder / "model.safetensors")
+    weights["lm_head.weight"] = weights["lm_head.weight"][tokens]
+    weights["d2t"] = tokens - torch.arange(len(tokens))
+    return _write(folder, config, weights)
+
+
 def write_mtp_target(folder: Path) -> Path:
     """The bundled target as a MiMo model: Qwen2 with one layer that predicts the token after next.
 

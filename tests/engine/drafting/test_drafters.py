@@ -73,6 +73,12 @@ CASES = {
     "n-gram": Case("ngram", False, settings=(("prompt_lookup_min", 1), ("prompt_lookup_max", 3))),
     "eagle": Case("eagle", True, tiny_models.write_eagle_head),
     "eagle3": Case("eagle3", True, tiny_models.write_eagle3_head),
+    "eagle3 with fewer tokens": Case(
+        "eagle3",
+        True,
+        tiny_models.write_reduced_eagle3_head,
+        (("draft_sample_method", "probabilistic"),),
+    ),
     "mtp": Case("mtp", True, tiny_models.write_mtp_target),
     "another tokenizer": Case(
         "draft_model",

@@ -108,12 +108,15 @@ def read_head(folder: Path) -> Eagle3Head:
 
 
 def _parse(document: Mapping[str, Any]) -> HeadConfig:
+    hidden_size, num_heads = document["hidden_size"], document["num_attention_heads"]
     return HeadConfig(
-        hidden_size=document["hidden_size"],
+        hidden_size=hidden_size,
         intermediate_size=document["intermediate_size"],
-        num_heads=document["num_attention_heads"],
+        num_heads=num_heads,
         num_kv_heads=document["num_key_value_heads"],
-        head_dim=document["head_dim"],
+        head_dim=document.get(
+            "head_dim", document["hidden_size"] // document["num_attention_heads"]
+        ),
         rms_norm_eps=document["rms_norm_eps"],
         rope_theta=document["rope_parameters"]["rope_theta"],
         max_positions=document["max_position_embeddings"],

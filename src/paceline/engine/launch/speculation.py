@@ -16,6 +16,7 @@ from typing import Any
 from paceline.compatibility.draft_pairs import find_draft_pair
 from paceline.engine.compat.drafters import missing_for_drafter
 from paceline.engine.compat.length_table import lengths_to_name, render_length_table
+from paceline.engine.launch.eagle_head import check_eagle3_head, is_eagle3_head
 from paceline.engine.launch.hardware import Hardware
 from paceline.engine.launch.model_folder import (
     ModelUnfit,
@@ -77,6 +78,8 @@ def choose_drafter(
         return _suffix(draft_length_max, separate_tenants)
     try:
         check_model(draft)
+        if is_eagle3_head(Path(draft)):
+            return _eagle3_head(draft, target, draft_length_max)
     except ModelUnfit as unfit:
         raise ModelUnfit(f"the draft model (--draft, engine.draft) is unusable: {unfit}") from None
     has_same_ids, why, facts = True, "as configured", None
@@ -128,6 +131,18 @@ def _suffix(draft_length_max: int, separate_tenants: bool) -> Drafter:
         "suffix decoding: as configured; it drafts from a request's own text only, because API "
         "keys are set",
     )
+
+
+def _eagle3_head(head: str, target: str, draft_length_max: int) -> Drafter:
+    if Path(target).is_dir():
+        check_eagle3_head(Path(head), Path(target))
+    config = {
+        "method": "eagle3",
+        "model": head,
+        "num_speculative_tokens": draft_length_max,
+        "draft_sample_method": "probabilistic",
+    }
+    return Drafter(config, f"EAGLE-3 head {head}: as configured")
 
 
 def _draft_model(draft: str, draft_length_max: int, has_same_ids: bool, why: str) -> Drafter:

@@ -16,8 +16,10 @@ import random
 from pathlib import Path
 from typing import Any
 
+from paceline.compatibility.cpu_formats import choose_cpu_dtype
 from paceline.named_models import target_of
 from paceline.named_models.recipe.tasks import about_code, about_data, about_texts, passages
+from paceline.plan.sources.this_machine import read_machine
 
 _SEED = 0
 _SYSTEM = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
@@ -33,7 +35,15 @@ def write_prompts(out: Path, count: int) -> None:
     from vllm import LLM
 
     draw = random.Random(_SEED)
-    model = LLM(target_of("smollm2"), seed=_SEED, max_model_len=2048, max_num_seqs=64)
+    model = LLM(
+        target_of("smollm2"),
+        dtype=choose_cpu_dtype(read_machine().cpu_flags)[0],
+        seed=_SEED,
+        max_model_len=2048,
+        max_num_seqs=64,
+        gpu_memory_utilization=0.3,
+        kv_cache_memory_bytes=1024**3,
+    )
     num_open, num_next = int(_OPEN * count), int(_NEXT * count)
     written = dict.fromkeys(_turns(model, [_OPENING] * (num_open + num_next)))
     turns = [turn for turn in written if _is_turn(turn)]

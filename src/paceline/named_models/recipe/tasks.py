@@ -39,8 +39,7 @@ def passages() -> list[str]:
     """Paragraphs of the documentation of installed packages, of prose, each once."""
     found: dict[str, None] = {}
     for distribution in sorted(metadata.distributions(), key=lambda one: one.metadata["Name"]):
-        text = distribution.metadata.get_payload() or distribution.metadata["Description"] or ""
-        for paragraph in _paragraphs(str(text)):
+        for paragraph in _paragraphs(distribution.read_text("METADATA") or ""):
             found[paragraph] = None
     for path in sorted(Path(sysconfig.get_paths()["purelib"]).rglob("*.md")):
         for paragraph in _paragraphs(path.read_text(encoding="utf-8", errors="ignore")):

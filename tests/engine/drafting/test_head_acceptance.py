@@ -1,0 +1,57 @@
+"""What vLLM accepts of a head's drafts is what `paceline draft train` measures of it offline."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from losslessness.engine_host import EngineHost
+from losslessness.tiny_models import write_reduced_eagle3_head
+
+from engine.drafting.test_drafters import GREEDY, PROMPTS, llm
+from paceline.demo import target_path
+from paceline.draft.heads.folder import read_head
+from paceline.draft.heads.measuring import measure_head
+from paceline.draft.interruption import StopRequest
+from paceline.draft.models import load_model
+from paceline.draft.progress import draft_progress
+from paceline.draft.values import Answer, Sampling
+
+pytestmark = pytest.mark.engine
+
+DRAFT_LENGTH, NUM_TOKENS = 3, 40
+COUNTED = ("vllm:spec_decode_num_drafts", "vllm:spec_decode_num_accepted_tokens")
+
+
+def test_served_and_measured_acceptance_are_equal(tmp_path: Path) -> None:
+    """Greedy, one request at a time. The head drafts from three quarters of the vocabulary, so a
+    wrong mapping of tokens, a wrong layer or a wrong position would show."""
+    head = write_reduced_eagle3_head(tmp_path / "head")
+    speculative = {"method": "eagle3", "model": str(head), "num_speculative_tokens": DRAFT_LENGTH}
+    fixed = {"policy": "fixed", "draft_length": DRAFT_LENGTH}
+    with EngineHost(llm(target_path(), speculative), policy=fixed) as host:
+        prompts = host.tokenize(PROMPTS)
+        longer = NUM_TOKENS + DRAFT_LENGTH - 1
+        texts = host.generate(prompts, **GREEDY | {"max_tokens": longer})
+        before = host.metrics()
+        for prompt in prompts:
+            host.generate([prompt], **GREEDY)
+        served = [host.metrics()[name] - before[name] for name in COUNTED]
+    answers = [
+        Answer("", str(index), Sampling(0.0), tuple(prompt), tuple(text["token_ids"]), NUM_TOKENS)
+        for index, (prompt, text) in enumerate(zip(prompts, texts, strict=True))
+    ]
+    with draft_progress() as progress:
+        measured = measure_head(
+            load_model(target_path(), torch.float32, torch.device("cpu")),
+            read_head(head),
+            answers,
+            max_draft_length=DRAFT_LENGTH,
+            progress=progress,
+            stop=StopRequest(),
+        )
+    num_drafts = sum(one.counts.num_drafts for one in measured)
+    num_accepted = sum(sum(one.counts.accepted_per_position) for one in measured)
+    assert served[1] > 10
+    assert [num_drafts, num_accepted] == served
