@@ -45,7 +45,7 @@ def plan_server(engine: str) -> dict[str, Any]:
     """The command and the environment of an engine, for `running_server`."""
     env = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1"}
     if engine == "paceline":
-        words = ["paceline", "serve", "--port", "{port}", "--admin-port", "{admin_port}"]
+        words = ["paceline", "serve", "bundled", "--port", "{port}", "--admin-port", "{admin_port}"]
         return {"command": words, "env": env}
     # No `--admin-port`: stock vLLM has its metrics on the same port.
     speculation = {

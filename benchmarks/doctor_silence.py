@@ -46,11 +46,11 @@ from benchmarks.results_file import (
 )
 from benchmarks.servers import Server, descendants, running_server
 from paceline.bench.results.environment import describe_environment
-from paceline.serve.engine_plan import BUNDLED_NAME
+from paceline.named_models import BUNDLED_NAME
 
 ADMIN, ENGINE = "admin port", "engine"
 _PACELINE = [sys.executable, "-c", "from paceline.cli import main; main(prog_name='paceline')"]
-_SERVE = [*_PACELINE, "serve", "--port", "{port}", "--admin-port", "{admin_port}"]
+_SERVE = [*_PACELINE, "serve", "bundled", "--port", "{port}", "--admin-port", "{admin_port}"]
 _DOCTOR_TIMEOUT_S = 120.0
 """Eight times the time of an observation; a doctor that takes longer is a failure."""
 _RELAYED_BYTES = 65_536

@@ -130,7 +130,7 @@ def _gaps(answers: Any) -> list[float]:
 
 def server_plan(model: str | None, slo: dict[str, str]) -> dict[str, Any]:
     """`slo`: the section's settings. Empty text is none."""
-    command = ["paceline", "serve", *([model] if model else []), "--draft", "none"]
+    command = ["paceline", "serve", model or "bundled", "--draft", "none"]
     command += ["--port", "{port}", "--admin-port", "{admin_port}"]
     command += ["--", "--no-enable-prefix-caching"]
     env = {

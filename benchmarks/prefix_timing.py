@@ -59,7 +59,7 @@ def server_plan(keys_file: Path | None) -> dict[str, Any]:
     environment = {"PACELINE_ENGINE__KV_CACHE_BYTES": str(1024**3)}
     if keys_file is not None:
         environment["PACELINE_KEYS__FILE"] = str(keys_file)
-    command = ["paceline", "serve", "--port", "{port}", "--admin-port", "{admin_port}"]
+    command = ["paceline", "serve", "bundled", "--port", "{port}", "--admin-port", "{admin_port}"]
     return {"command": command, "env": environment}
 
 

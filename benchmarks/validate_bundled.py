@@ -52,7 +52,7 @@ _AUDIT = "lossless"
 _LACKING = ("api-keys", "draining", "quality")
 """Checks of what the deployment does not have: keys, a second replica, an unquantized baseline."""
 _PACELINE = [sys.executable, "-c", "from paceline.cli import main; main(prog_name='paceline')"]
-_SERVE = [*_PACELINE, "serve", "--port", "{port}", "--admin-port", "{admin_port}"]
+_SERVE = [*_PACELINE, "serve", "bundled", "--port", "{port}", "--admin-port", "{admin_port}"]
 _KIND = "bundled"
 _TOO_FAST = "cancellation"
 """This check needs answers that last longer than the gateway's gauges lag, by up to 5 s. Those of

@@ -124,7 +124,7 @@ def main() -> None:
     \b
     Examples:
       paceline serve
-          Serve the bundled pair on http://127.0.0.1:8000
+          Serve a small chat model on http://127.0.0.1:8000
       paceline bench run
           Measure the server
     """

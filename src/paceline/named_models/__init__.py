@@ -17,12 +17,13 @@ from paceline import demo
 from paceline.named_models import smollm2
 from paceline.named_models.errors import NamedModelMissing
 
-__all__ = ["AUTO", "BUNDLED", "NamedModel", "NamedModelMissing", "find_named", "target_of"]
+__all__ = ["BUNDLED_NAME", "NamedModel", "NamedModelMissing", "find_named", "target_of"]
 
 AUTO = "auto"
 BUNDLED = "bundled"
 SMOLLM2 = "smollm2"
-NAMES = (BUNDLED, SMOLLM2)
+BUNDLED_NAME = "paceline-demo"
+"""Model id of the bundled pair for clients."""
 
 Say = Callable[[str], None]
 """Gets what is being done, in words."""
@@ -72,7 +73,7 @@ def _bundled(note: str = "") -> NamedModel:
             f"the bundled pair is missing from this installation ({target}); give a MODEL, or "
             "install Paceline from a checkout that contains the pair"
         )
-    return NamedModel(str(target), str(demo.draft_path()), "paceline-demo", note)
+    return NamedModel(str(target), str(demo.draft_path()), BUNDLED_NAME, note)
 
 
 def _smollm2(say: Say) -> NamedModel:

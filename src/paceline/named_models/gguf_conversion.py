@@ -2,11 +2,14 @@
 
 Names, shapes and the order of the rows of queries and keys are those of llama.cpp's converter
 (`convert_hf_to_gguf.py`), backwards. The tokenizer is that of SmolLM2: every digit is a token.
+
+    python -m paceline.named_models.gguf_conversion FILE.gguf FOLDER
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -32,8 +35,9 @@ _LAYER = {
 _CONTROL_TOKEN = 3
 
 
-def convert(source: Path, folder: Path, say: Callable[[str], None]) -> None:
-    """Write the model of a GGUF file into an existing folder, in bfloat16; `say` gets progress."""
+def convert(source: Path, folder: Path) -> None:
+    """Write the model of a GGUF file into an existing folder, in bfloat16. ValueError for another
+    kind of model."""
     reader = GGUFReader(source)
 
     def value(name: str) -> Any:
@@ -47,7 +51,6 @@ def convert(source: Path, folder: Path, say: Callable[[str], None]) -> None:
     ends = {name: config[name] for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
     _write(folder / "generation_config.json", {**ends, "transformers_version": "5.0.0"})
     _write_tokenizer(folder, value)
-    say("converting SmolLM2-135M-Instruct: the tokenizer is done")
     heads = {"attn_q": config["num_attention_heads"], "attn_k": config["num_key_value_heads"]}
     tensors = {}
     for tensor in reader.tensors:
@@ -133,3 +136,7 @@ def _unrotated(weights: Any, num_heads: int) -> Any:
 
 def _write(file: Path, content: Any) -> None:
     file.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    convert(Path(sys.argv[1]), Path(sys.argv[2]))

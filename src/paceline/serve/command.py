@@ -32,7 +32,9 @@ logger = logging.getLogger(__name__)
 _EXAMPLES = """\b
 Examples:
   paceline serve
-      Serve the bundled pair on http://127.0.0.1:8000
+      Serve SmolLM2-135M-Instruct, a small chat model, on http://127.0.0.1:8000
+  paceline serve bundled
+      Serve the pair of small code models that is part of Paceline
   paceline serve Qwen/Qwen2.5-7B-Instruct
       Use the draft model that the table of known pairs lists for this target
   paceline serve ./my-model --draft ./my-draft --draft-length-max 6
@@ -134,9 +136,10 @@ def serve(
     print_config: bool,
     **flags: Any,
 ) -> None:
-    """Serve MODEL over the OpenAI API. MODEL is a folder or a Hugging Face name.
+    """Serve MODEL over the OpenAI API. MODEL is a folder, a Hugging Face name, smollm2 or bundled.
 
-    Without MODEL, the bundled pair is served. Arguments after -- are passed to vLLM's server.
+    Without MODEL, smollm2 is served, or bundled where its package is not installed. Arguments after
+    -- are passed to vLLM's server.
     """
     try:
         loaded = load_settings(_given_flags(ctx, flags), os.environ, config)

@@ -16,6 +16,11 @@ from rich.status import Status
 
 from paceline.gateway import RunningGateway
 from paceline.gateway.settings import KeySettings
+from paceline.named_models import BUNDLED_NAME
+
+_FOR_CHAT = "Explain why the sky is blue."
+_FOR_CODE = "Turn this signature into JSON:\n\ndef write(self, data, offset=0):"
+"""One that the bundled pair answers right, if greedy."""
 
 
 class TerminalOutput:
@@ -81,8 +86,8 @@ def _curl(key_file: Path | None, variable: str) -> str:
 
 
 def _examples(curl: str, url: str, model: str) -> str:
-    """A request, whole and streamed. It is one that the bundled pair answers right, if greedy."""
-    prompt = "Turn this signature into JSON:\n\ndef write(self, data, offset=0):"
+    """A request, whole and streamed."""
+    prompt = _FOR_CODE if model == BUNDLED_NAME else _FOR_CHAT
     body = {
         "model": model,
         "messages": [{"role": "user", "content": prompt}],

@@ -28,7 +28,7 @@ _EXIT_INTERRUPTED = 130
 _EXAMPLES = """\b
 Examples:
   paceline tune --slo-ttft-ms 500 --slo-tpot-ms 50 --state tune.jsonl --out paceline.yaml
-      Tune the bundled pair; repeat the command to continue after an interruption
+      Tune the chat model of `paceline serve`; repeat the command to continue after an interruption
   paceline tune --model Qwen/Qwen2.5-7B-Instruct --gpu l4 --usd-per-gpu-hour 0.8 \\
       --slo-tpot-ms 40 --prompts mine.jsonl --out paceline.yaml
   paceline tune --config paceline.yaml --space space.yaml --slo-ttft-ms 1000 --json tune.json

@@ -14,7 +14,7 @@ README = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
 def test_the_commands_are_those_of_the_readme() -> None:
     path = read_path(README)
     assert path.serve == "make serve"
-    assert path.ready_text == "serving paceline-demo"
+    assert path.ready_text == "serving smollm2-135m-instruct"
     assert path.data_url == "http://127.0.0.1:8000/v1/chat/completions"
     assert path.dashboard_url == "http://127.0.0.1:8001"
     assert path.diagnose == ".venv/bin/paceline doctor"
@@ -41,7 +41,11 @@ def test_a_command_of_several_lines_stays_whole() -> None:
         (".venv/bin/paceline doctor\n", "", "no command for: diagnose"),
         (".venv/bin/paceline doctor\n", ".venv/bin/paceline doctor --probe\n", "`diagnose`"),
         ("make test\n", "make test\nmake test-slow\n", "'make test-slow' after the last step"),
-        ("When it prints `serving paceline-demo`", "When it is ready", "0 times what the server"),
+        (
+            "When it prints `serving smollm2-135m-instruct`",
+            "When it is ready",
+            "0 times what the server",
+        ),
         ("Open `http://127.0.0.1:8001`", "Open the dashboard", "0 times the URL"),
         ("## Start", "## Begin", 'no section "## Start"'),
     ],

@@ -96,7 +96,7 @@ def folder(tmp_path: Path) -> Path:
 def test_weights_and_answers_are_those_of_the_original(tmp_path: Path, folder: Path) -> None:
     model = original()
     write_gguf(model, tmp_path / "model.gguf")
-    convert(tmp_path / "model.gguf", folder, lambda _: None)
+    convert(tmp_path / "model.gguf", folder)
     weights = load_file(folder / "model.safetensors")
     expected = {k: v for k, v in model.state_dict().items() if k != "lm_head.weight"}
     assert weights.keys() == expected.keys()
@@ -111,7 +111,7 @@ def test_the_tokenizer_splits_digits_and_knows_the_special_tokens(
     tmp_path: Path, folder: Path
 ) -> None:
     write_gguf(original(), tmp_path / "model.gguf")
-    convert(tmp_path / "model.gguf", folder, lambda _: None)
+    convert(tmp_path / "model.gguf", folder)
     tokenizer = AutoTokenizer.from_pretrained(folder)
     text = "<|im_start|>ab ab12<|im_end|>"
     tokens = tokenizer.convert_ids_to_tokens(tokenizer(text)["input_ids"])
@@ -127,4 +127,4 @@ def test_the_tokenizer_splits_digits_and_knows_the_special_tokens(
 def test_another_tokenizer_is_refused(tmp_path: Path, folder: Path) -> None:
     write_gguf(original(), tmp_path / "model.gguf", kind="llama-bpe")
     with pytest.raises(ValueError, match="llama with the tokenizer llama-bpe, not SmolLM2"):
-        convert(tmp_path / "model.gguf", folder, lambda _: None)
+        convert(tmp_path / "model.gguf", folder)

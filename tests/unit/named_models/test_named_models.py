@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ from paceline import demo
 from paceline.named_models import (
     NamedModelMissing,
     find_named,
-    gguf_conversion,
     smollm2,
     target_of,
 )
@@ -42,11 +40,11 @@ def conversions(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """The folders that were written, by a conversion that copies the file."""
     done = []
 
-    def convert(source: Path, folder: Path, say: Callable[[str], None]) -> None:
+    def convert(source: Path, folder: Path) -> None:
         (folder / "model.safetensors").write_bytes(source.read_bytes())
         done.append(folder)
 
-    monkeypatch.setattr(gguf_conversion, "convert", convert)
+    monkeypatch.setattr(smollm2, "_convert", convert)
     return done
 
 
@@ -132,3 +130,10 @@ def test_a_cache_that_cannot_be_written_is_named(
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
     with pytest.raises(NamedModelMissing, match="XDG_CACHE_HOME to an absolute path"):
         find_named("smollm2")
+
+
+def test_a_conversion_that_fails_is_explained(package: Path, cache: Path) -> None:
+    """The real one, of a file that is no model."""
+    with pytest.raises(NamedModelMissing, match=r"smollm2 cannot be converted: .*It needs vllm"):
+        find_named("smollm2")
+    assert not list((cache / "paceline" / "models").iterdir())

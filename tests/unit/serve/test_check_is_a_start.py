@@ -43,6 +43,9 @@ def outcomes(text: str, *arguments: str, **environ: str) -> tuple[Result, Result
     """The results of the check and of the start with these settings, on free ports."""
     Path("paceline.yaml").write_text(text)
     given = list(arguments)
+    environ: dict[str, str | None] = {**environ}
+    if "model:" in text:
+        environ["PACELINE_ENGINE__MODEL"] = None  # it would decide before the file
     if "port:" not in text:
         environ = {"PACELINE_SERVER__PORT": "0", "PACELINE_SERVER__ADMIN_PORT": "0", **environ}
     if "replicas:" in text:

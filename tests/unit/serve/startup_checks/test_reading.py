@@ -202,6 +202,7 @@ def gathered(
     environ: Mapping[str, str] = MappingProxyType({}),
 ) -> StartupFacts:
     given = {
+        ("engine", "model"): ("MODEL", "bundled"),
         ("engine", "vllm_args"): ("--", vllm_args),
         ("engine", "draft"): ("--draft", draft),
         ("engine", "log_folder"): ("file", str(folder / "not" / "yet" / "made")),
