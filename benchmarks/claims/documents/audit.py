@@ -18,6 +18,7 @@ NOT_MEASURED = {
 STOCK = "audit-engine-stock-2026-11-28.json"
 STOCK_ENDED = "audit-engine-stock-2026-11-23.json"
 PACELINE = "audit-engine-paceline-2026-11-28.json.gz"
+EARLY_ENDS = "audit-engine-paceline-2026-11-30.json.gz"
 BUSY = "audit-engine-paceline-2026-11-23.json.gz"
 
 _VERDICTS = "{lossy} were `lossy`, {lossless} `lossless`, and {undecided} `undecided`"
@@ -38,6 +39,12 @@ def claims(read: ReadResult) -> Iterator[Claim]:
         yield claim(row, one=one, two=two)
     yield from _ended(_figures(read(STOCK_ENDED)))
     yield from _many([audit["report"] for audit in read(PACELINE)["audits"]])
+    early = [audit["report"] for audit in read(EARLY_ENDS)["audits"]]
+    yield claim(
+        "raised no alarm: {lossy} were `lossy`, {lossless} `lossless`, and {undecided} "
+        "`undecided`, because its time",
+        **_verdicts(early),
+    )
     yield from _many_busy([audit["report"] for audit in read(BUSY)["audits"]])
 
 
