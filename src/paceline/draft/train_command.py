@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _EXIT_NOT_PROMOTED = 3
 _DEFAULT_MINUTES = 30.0
+_HEAD_VOCABULARY = 6144
 _NEW_RATE_SCALE = 1.0
 _TRAINED_RATE_SCALE = 0.3
 """Weights that are already trained take smaller steps."""
@@ -79,8 +80,9 @@ Examples:
     help="Train an EAGLE-3 head, which reads the target's hidden states, instead of a draft model.",
 )  # fmt: skip
 @click.option(
-    "--head-vocabulary", type=click.IntRange(min=64), default=6144, show_default=True, metavar="N",
-    help="Tokens that a new head can draft: the most frequent ones of the answers.",
+    "--head-vocabulary", type=click.IntRange(min=64), metavar="N",
+    help="Tokens that a new head can draft: the most frequent ones of the answers.  "
+    f"[default: {_HEAD_VOCABULARY}]",
 )  # fmt: skip
 @click.option(
     "--minutes", type=ABOVE_0,
@@ -111,7 +113,7 @@ def train_draft(
     present: str | None,
     num_layers: int,
     head: bool,
-    head_vocabulary: int,
+    head_vocabulary: int | None,
     minutes: float | None,
     num_steps: int | None,
     loss: str,
@@ -126,6 +128,8 @@ def train_draft(
     """Train, show the comparison, and exit with the decision."""
     if minutes is not None and num_steps is not None:
         raise click.UsageError("--minutes and --steps exclude each other.")
+    if head_vocabulary is not None and not head:
+        raise click.UsageError("--head-vocabulary is for --head.")
     refuse_unwritable_folder("--out", out)
     refuse_without_torch()
 
@@ -143,7 +147,7 @@ def train_draft(
         draft=draft,
         present=present,
         num_layers=num_layers,
-        head_vocabulary=head_vocabulary if head else None,
+        head=(head_vocabulary or _HEAD_VOCABULARY) if head else None,
         prompts_file=prompts_file,
         out=out,
         resume=resume,

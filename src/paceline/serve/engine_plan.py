@@ -68,6 +68,7 @@ class PlannedEngines:
 def plan_engines(
     settings: Settings,
     hardware: Hardware,
+    named: NamedModel,
     *,
     server_module: str,
     run_folder: Path,
@@ -78,14 +79,14 @@ def plan_engines(
     """Plan `engine.replicas` engines. Raises `ModelUnfit` or ValueError, which name the setting
     that cannot be met and the reason.
 
-    `swapped_draft` takes the place of `engine.draft`. `environ` is what the engines inherit.
+    `named` is what `find_model` found. `swapped_draft` takes the place of `engine.draft`. `environ`
+    is what the engines inherit.
     """
     engine = settings.engine
     if swapped_draft is not None:
         swapped_draft = _draft_folder(swapped_draft)
         engine = engine.model_copy(update={"draft": swapped_draft})
         settings = settings.model_copy(update={"engine": engine})
-    named = _find_model(engine)
     model = named.target
     check_model(model)
     uses_v2_runner = uses_model_runner_v2(hardware, environ)
@@ -145,8 +146,11 @@ def _draft_folder(draft: str) -> str:
     return str(Path(draft).resolve()) if not is_method and Path(draft).is_dir() else draft
 
 
-def _find_model(engine: EngineSettings) -> NamedModel:
-    """The folder or the Hugging Face name of the target, its drafter and its name for clients."""
+def find_model(engine: EngineSettings) -> NamedModel:
+    """The folder or the Hugging Face name of the target, its drafter and its name for clients.
+
+    Converts a named model where necessary. Raises `ModelUnfit`.
+    """
     try:
         named = find_named(engine.model, logger.info)
     except NamedModelMissing as missing:

@@ -24,7 +24,7 @@ from paceline.gateway.settings import (
     KeySettings,
 )
 from paceline.gateway.settings.names import MAX_MODEL_CHARS, is_name
-from paceline.serve.engine_plan import EnginePlan, PlannedEngines, plan_engines
+from paceline.serve.engine_plan import EnginePlan, PlannedEngines, find_model, plan_engines
 from paceline.serve.worker_count import choose_num_workers
 
 _MAX_KEY_FILE_BYTES = 64 * 1024
@@ -98,6 +98,7 @@ def make_plan(
         plan_engines,
         settings,
         hardware,
+        find_model(engine),  # once: a swapped draft must not change the target
         server_module=server_module,
         run_folder=run_folder,
         log_folder=log_folder,

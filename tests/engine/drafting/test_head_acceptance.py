@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from losslessness.engine_host import EngineHost
-from losslessness.tiny_models import write_reduced_eagle3_head
 
 from engine.drafting.test_drafters import GREEDY, PROMPTS, llm
 from paceline.demo import target_path
-from paceline.draft.heads.folder import read_head
+from paceline.draft.heads.folder import head_config_of, read_head, write_head
+from paceline.draft.heads.head import Eagle3Head
 from paceline.draft.heads.measuring import measure_head
+from paceline.draft.heads.training import initial_head
 from paceline.draft.interruption import StopRequest
 from paceline.draft.models import load_model
 from paceline.draft.progress import draft_progress
@@ -24,10 +26,29 @@ DRAFT_LENGTH, NUM_TOKENS = 3, 40
 COUNTED = ("vllm:spec_decode_num_drafts", "vllm:spec_decode_num_accepted_tokens")
 
 
+def repeating_head(target: Any) -> Eagle3Head:
+    """Random, but the hidden states that it reads are those of the target, mostly of its last layer
+    but one: so it repeats the last token now and then."""
+    config = target.config
+    tokens = [token for token in range(config.vocab_size) if token % 4 != 3]
+    head = initial_head(head_config_of(config, len(tokens)), target, tokens, seed=1)
+    size = config.hidden_size
+    with torch.no_grad():
+        for parameter in head.midlayer.parameters():
+            if parameter.ndim == 2:
+                parameter.mul_(0.2)
+        shares = [0.2 * torch.eye(size), 0.2 * torch.eye(size), torch.eye(size)]
+        head.fc.weight.copy_(torch.cat(shares, dim=1))
+    return head
+
+
 def test_served_and_measured_acceptance_are_equal(tmp_path: Path) -> None:
-    """Greedy, one request at a time. The head drafts from three quarters of the vocabulary, so a
-    wrong mapping of tokens, a wrong layer or a wrong position would show."""
-    head = write_reduced_eagle3_head(tmp_path / "head")
+    """Greedy, one request at a time. The head reads three layers of the target, and drafts from
+    three quarters of its vocabulary."""
+    target = load_model(target_path(), torch.float32, torch.device("cpu"))
+    head = tmp_path / "head"
+    head.mkdir()
+    write_head(repeating_head(target), head)
     speculative = {"method": "eagle3", "model": str(head), "num_speculative_tokens": DRAFT_LENGTH}
     fixed = {"policy": "fixed", "draft_length": DRAFT_LENGTH}
     with EngineHost(llm(target_path(), speculative), policy=fixed) as host:
@@ -44,7 +65,7 @@ def test_served_and_measured_acceptance_are_equal(tmp_path: Path) -> None:
     ]
     with draft_progress() as progress:
         measured = measure_head(
-            load_model(target_path(), torch.float32, torch.device("cpu")),
+            target,
             read_head(head),
             answers,
             max_draft_length=DRAFT_LENGTH,

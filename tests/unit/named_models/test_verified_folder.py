@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -38,7 +40,7 @@ def test_a_written_folder_is_whole(folder: Path) -> None:
     assert not is_whole(folder)
     write_whole(folder, write)
     assert is_whole(folder)
-    assert [path.name for path in folder.parent.iterdir()] == ["m"]
+    assert names_in(folder.parent) == ["m"]
 
 
 @pytest.mark.parametrize("damage", ["changed", "missing", "manifest missing", "manifest broken"])
@@ -65,23 +67,37 @@ def test_an_error_leaves_nothing(folder: Path) -> None:
 
     with pytest.raises(OSError, match="No space"):
         write_whole(folder, fail)
-    assert not list(folder.parent.iterdir())
+    assert names_in(folder.parent) == []
 
 
 def test_what_a_killed_writer_left_is_removed(folder: Path) -> None:
     killed = subprocess.run([sys.executable, "-c", WRITER, folder, "half"], check=False)
     assert killed.returncode == -9
-    assert len(list(folder.parent.iterdir())) == 1
+    assert names_in(folder.parent) == ["m.part"]
     assert not is_whole(folder)
     write_whole(folder, write)
-    assert [path.name for path in folder.parent.iterdir()] == ["m"]
+    assert names_in(folder.parent) == ["m"]
 
 
-def test_the_part_of_a_writer_that_still_writes_stays(folder: Path) -> None:
-    def write_beside(part: Path) -> None:
+def test_a_second_writer_waits_and_uses_what_the_first_has_written(folder: Path) -> None:
+    """Its own would take the place of files that are being read."""
+    has_begun, may_end = threading.Event(), threading.Event()
+
+    def write_slowly(part: Path) -> None:
+        has_begun.set()
+        may_end.wait()
         write(part)
-        write_whole(folder, write)
-        assert part.is_dir()
 
-    write_whole(folder, write_beside)
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(write_whole, folder, write_slowly)
+        has_begun.wait()
+        second = pool.submit(write_whole, folder, lambda _: pytest.fail("it was written twice"))
+        may_end.set()
+        first.result()
+        second.result()
     assert is_whole(folder)
+
+
+def names_in(folder: Path) -> list[str]:
+    """Without the lock, which stays."""
+    return sorted(path.name for path in folder.iterdir() if path.suffix != ".lock")

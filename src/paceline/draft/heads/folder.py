@@ -20,6 +20,10 @@ from paceline.draft.values import DraftError
 
 ARCHITECTURE = "LlamaForCausalLMEagle3"
 _WEIGHTS = "model.safetensors"
+_TARGETS = ("llama", "mistral", "qwen2", "qwen3")
+"""Model types whose logits are the output layer's, of the normed state, and nothing else."""
+_OTHER_FORMS = ("norm_before_residual", "norm_output", "norm_before_fc", "fc_norm", "logit_scale")
+"""Options of vLLM's class that `Eagle3Head` does not have."""
 
 
 def head_config_of(config: Any, draft_vocab_size: int) -> HeadConfig:
@@ -28,6 +32,16 @@ def head_config_of(config: Any, draft_vocab_size: int) -> HeadConfig:
     The auxiliary layers of a deep target are those that vLLM takes where a head names none.
     DraftError for a target whose head would have another form.
     """
+    if config.model_type not in _TARGETS:
+        raise DraftError(
+            f"heads are trained for {', '.join(_TARGETS)}, and the target is {config.model_type}; "
+            "train a draft model instead, without --head"
+        )
+    if draft_vocab_size >= config.vocab_size:
+        raise DraftError(
+            f"--head-vocabulary is {draft_vocab_size}; it must be less than the "
+            f"{config.vocab_size} tokens of the target"
+        )
     rope = getattr(config, "rope_parameters", None) or {}
     if rope.get("rope_type") != "default" or not isinstance(rope.get("rope_theta"), float | int):
         raise DraftError(
@@ -98,16 +112,30 @@ def write_head(head: Eagle3Head, folder: Path) -> None:
 def read_head(folder: Path) -> Eagle3Head:
     """The head of a folder, in float32; DraftError if it is none, or incomplete."""
     try:
-        config = _parse(json.loads((folder / "config.json").read_text(encoding="utf-8")))
-        head = Eagle3Head(config)
-        head.load_state_dict(load_file(folder / _WEIGHTS))
-    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise DraftError(f"{folder} has no EAGLE-3 head: {first}") from error
+        head = Eagle3Head(_parse(json.loads((folder / "config.json").read_text(encoding="utf-8"))))
+        weights = load_file(folder / _WEIGHTS)
+        wanted = {name: value.shape for name, value in head.state_dict().items()}
+        differing = {
+            name for name in {*wanted, *weights} if wanted.get(name) != _shape(weights, name)
+        }
+        if differing:
+            raise ValueError(f"{min(differing)} is missing, unknown or of another shape")
+        head.load_state_dict(weights)
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+        raise DraftError(
+            f"{folder} has no EAGLE-3 head that can be trained and measured here: {error}"
+        ) from error
     return head.eval()
 
 
+def _shape(weights: Mapping[str, torch.Tensor], name: str) -> torch.Size | None:
+    return weights[name].shape if name in weights else None
+
+
 def _parse(document: Mapping[str, Any]) -> HeadConfig:
+    other = [name for name in _OTHER_FORMS if document.get(name)]
+    if other:
+        raise ValueError(f"it has {other[0]}")
     hidden_size, num_heads = document["hidden_size"], document["num_attention_heads"]
     return HeadConfig(
         hidden_size=hidden_size,

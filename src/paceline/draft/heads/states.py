@@ -1,11 +1,13 @@
 """The target's hidden states of texts: what a head reads, and what it learns to predict.
 
 Computed once, with transformers, and kept in a file of 16-bit numbers: a training reads every text
-several times, and the target's pass costs more than the head's.
+several times, and the target's pass costs more than the head's. A second file has the number of
+batches that are on disk, so an interrupted run continues with the next one.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -15,9 +17,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from paceline.bench.results.files import write_bytes
 from paceline.draft.interruption import StopRequest
 from paceline.draft.passes import PromptedText, batches
 from paceline.draft.progress import DraftProgress
+from paceline.draft.values import DraftError
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +38,18 @@ class StoredStates:
     """The states of some texts by their index, in a file that is mapped into memory."""
 
     def __init__(self, path: Path, lengths: Sequence[int], num_aux: int, hidden_size: int) -> None:
-        """`lengths`: tokens of each text with its prompt. Creates or opens the file."""
+        """`lengths`: tokens of each text with its prompt. Opens the file where it has the states of
+        texts of these lengths, else creates it. Raises OSError."""
+        self._path, self._count = path, path.with_suffix(".batches")
         self._starts = [0, *accumulate(lengths)]
         self._aux_size = num_aux * hidden_size
         width = self._aux_size + hidden_size
         num_values = self._starts[-1] * width
+        if not path.exists() or path.stat().st_size != 2 * num_values:
+            self._count.unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
+            with path.open("wb") as file:  # a page without space would end the process
+                os.posix_fallocate(file.fileno(), 0, 2 * num_values)
         self._rows = torch.from_file(
             str(path), shared=True, size=num_values, dtype=torch.bfloat16
         ).view(-1, width)
@@ -46,6 +57,17 @@ class StoredStates:
     def __getitem__(self, index: int) -> TextStates:
         rows = self._rows[self._starts[index] : self._starts[index + 1]]
         return TextStates(rows[:, : self._aux_size], rows[:, self._aux_size :])
+
+    @property
+    def num_batches(self) -> int:
+        """Batches that are on disk."""
+        return int(self._count.read_text()) if self._count.exists() else 0
+
+    def keep(self, num_batches: int) -> None:
+        """Write what was put to the disk, then that so many batches are there. Raises OSError."""
+        with self._path.open("rb+") as file:
+            os.fsync(file.fileno())
+        write_bytes(self._count, str(num_batches).encode())
 
     def put(self, index: int, states: TextStates) -> None:
         """Store the states of one text."""
@@ -70,14 +92,17 @@ def store_states(
     progress: DraftProgress,
     stop: StopRequest,
 ) -> None:
-    """Compute and store the states of all texts. Raises Interrupted between two batches."""
+    """Compute and store the states that are missing. Raises Interrupted between two batches."""
     progress.begin("hidden states", len(texts))
-    completed = 0
+    completed, num_stored = 0, stored.num_batches
     indexed = [_Indexed(i, text.prompt_ids, text.token_ids) for i, text in enumerate(texts)]
-    for batch in batches(indexed, target.config.hidden_size * (len(aux_layers) + 1)):
-        stop.raise_if_set()
-        for text, states in zip(batch, states_of(target, batch, aux_layers), strict=True):
-            stored.put(text.index, states)
+    size = target.config.hidden_size * (len(aux_layers) + 1)
+    for number, batch in enumerate(batches(indexed, size), start=1):
+        if number > num_stored:
+            stop.raise_if_set()
+            for text, states in zip(batch, states_of(target, batch, aux_layers), strict=True):
+                stored.put(text.index, states)
+            stored.keep(number)
         completed += len(batch)
         progress.update(completed)
 
@@ -85,7 +110,13 @@ def store_states(
 def states_of(
     target: Any, texts: Sequence[PromptedText], aux_layers: Sequence[int]
 ) -> list[TextStates]:
-    """The states of a batch. `aux_layers` i is what the target's layer i reads, as in vLLM."""
+    """The states of a batch. `aux_layers` i is what the target's layer i reads, as in vLLM; of the
+    last layer's output, transformers has only the normed one."""
+    if max(aux_layers) >= target.config.num_hidden_layers:
+        raise DraftError(
+            f"the head reads the output of the target's last layer, {max(aux_layers)}, before its "
+            "norm, which transformers does not show"
+        )
     rows = [torch.tensor((*text.prompt_ids, *text.token_ids)) for text in texts]
     token_ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True).to(target.device)
     output = target.model(input_ids=token_ids, use_cache=False, output_hidden_states=True)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
@@ -59,31 +60,42 @@ class HeadLesson:
         texts = [torch.tensor((*answer.prompt_ids, *answer.token_ids)) for answer in answers]
         states = [self._stored[index] for index in indexes]
         device = head.d2t.device
-        token_ids = pad_sequence(texts, batch_first=True).to(device)
-        aux = pad_sequence([state.aux for state in states], batch_first=True).to(device).float()
-        last = pad_sequence([state.last for state in states], batch_first=True).to(device)
-        drafted = _drafted(answers, token_ids.shape[1]).to(device)
+        # With rows for all passes of a draft that begins at any token of the longest text.
+        more = self._num_passes
+        token_ids = F.pad(pad_sequence(texts, batch_first=True), (0, more)).to(device)
+        padded = pad_sequence([state.aux for state in states], batch_first=True)
+        aux = F.pad(padded, (0, 0, 0, more)).to(device).float()
+        drafted, begun = (found.to(device) for found in _drafted(answers, token_ids.shape[1]))
+        last = torch.cat(
+            [
+                state.last[len(answer.prompt_ids) :][: answer.num_tokens - 1]
+                for state, answer in zip(states, answers, strict=True)
+            ]
+        )
         with torch.no_grad():
             embedded = self._embed(token_ids).float()
-            probs = torch.zeros(*drafted.shape, len(head.d2t), device=device)
-            logits = self._output(last[drafted].to(self._output.weight.dtype)).float()
-            probs[drafted] = logits.softmax(dim=-1)[:, head.tokens]
+            logits = self._output(last.to(device, self._output.weight.dtype)).float()
+            probs = logits.softmax(dim=-1)[:, head.tokens]
+            of_drafted = (drafted.flatten().cumsum(0) - 1).view(drafted.shape)  # rows of `probs`
         total, weights = torch.zeros((), device=device), 0.0
         passes = unroll(head, aux, embedded, self._num_passes)
         for number, hidden in enumerate(passes, start=1):
             rows = slice(number, number + hidden.shape[1])
-            chosen = drafted[:, rows]
-            found = self._loss(probs[:, rows][chosen], head.logits(hidden[chosen]))
+            chosen = drafted[:, rows] & begun[:, : hidden.shape[1]]
+            found = self._loss(probs[of_drafted[:, rows][chosen]], head.logits(hidden[chosen]))
             weight = PASS_WEIGHT ** (number - 1)
             total, weights = total + weight * found.sum(), weights + weight * len(found)
         return total / max(weights, 1.0)
 
 
-def _drafted(answers: Sequence[Answer], length: int) -> Tensor:
-    """(num_answers, length): whether drafts predict the token after a position: all tokens of an
-    answer but its first."""
-    found = torch.zeros(len(answers), length, dtype=torch.bool)
+def _drafted(answers: Sequence[Answer], length: int) -> tuple[Tensor, Tensor]:
+    """Both (num_answers, length): whether drafts predict the token after a position, which they do
+    for all tokens of an answer but its first; and whether a draft may begin there, after the last
+    token of the prompt or later."""
+    drafted = torch.zeros(len(answers), length, dtype=torch.bool)
+    begun = torch.zeros_like(drafted)
     for row, answer in enumerate(answers):
         start = len(answer.prompt_ids)
-        found[row, start : start + answer.num_tokens - 1] = True
-    return found
+        drafted[row, start : start + answer.num_tokens - 1] = True
+        begun[row, start - 1 :] = True
+    return drafted, begun

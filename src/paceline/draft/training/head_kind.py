@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from paceline.draft.acceptance import PromptCounts
+from paceline.draft.acceptance import PromptCounts, measure_drafts
 from paceline.draft.heads.folder import head_config_of, read_head, write_head
 from paceline.draft.heads.head import Eagle3Head, HeadConfig
 from paceline.draft.heads.losses import LOSSES
@@ -22,11 +22,22 @@ from paceline.draft.models import load_config, load_model, serving_dtype
 from paceline.draft.progress import DraftProgress
 from paceline.draft.training.kind import LossOf
 from paceline.draft.training.work_folder import write_draft
-from paceline.draft.values import Answer
+from paceline.draft.values import Answer, DraftError
+from paceline.engine.launch.eagle_head import check_eagle3_head, is_eagle3_head
+from paceline.engine.launch.model_folder import ModelUnfit
 
 NUM_PASSES = 4
 """Passes of a draft that are trained: what a head makes of its own hidden states varies little
 after them."""
+
+
+def read_fitting_head(head: Path, target: Path) -> Eagle3Head:
+    """The head of a folder; DraftError unless it was made for such a target."""
+    try:
+        check_eagle3_head(head, target)
+    except ModelUnfit as unfit:
+        raise DraftError(str(unfit)) from None
+    return read_head(head)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +58,17 @@ class HeadKind:
 
     def num_parameters(self) -> int:
         with torch.device("meta"):
-            head = Eagle3Head(self._config())
+            head = Eagle3Head(self.config())
         return sum(parameter.numel() for parameter in head.parameters())
 
     def bytes_per_token(self) -> int:
-        config = self._config()
+        config = self.config()
         return 2 * (len(config.aux_layers) + 1) * config.hidden_size
 
     def start(self, examples: Sequence[Answer]) -> Any:
         if self.before is not None:
-            return read_head(self.before).to(self.device)
-        config = self._config()
+            return read_fitting_head(self.before, self.target).to(self.device)
+        config = self.config()
         tokens = choose_tokens(
             (answer.token_ids[: answer.num_tokens] for answer in examples),
             self.always,
@@ -70,11 +81,17 @@ class HeadKind:
     def lesson(
         self, examples: Sequence[Answer], loss: str, progress: DraftProgress, stop: StopRequest
     ) -> LossOf:
-        config = self._config()
+        config = self.config()
         target = load_model(self.target, serving_dtype(self.device), self.device)
         lengths = [len(answer.prompt_ids) + len(answer.token_ids) for answer in examples]
-        stored = StoredStates(self.states, lengths, len(config.aux_layers), config.hidden_size)
-        store_states(target, examples, config.aux_layers, stored, progress=progress, stop=stop)
+        try:
+            stored = StoredStates(self.states, lengths, len(config.aux_layers), config.hidden_size)
+            store_states(target, examples, config.aux_layers, stored, progress=progress, stop=stop)
+        except OSError as error:
+            raise DraftError(
+                f"cannot write {self.states}: {error.strerror or error}. Free space and repeat the "
+                "command with --resume"
+            ) from error
         lesson = HeadLesson(target, examples, stored, LOSSES[loss], NUM_PASSES)
         return lambda head, batch: lesson.mean_loss(head, batch.indexes)
 
@@ -91,21 +108,23 @@ class HeadKind:
         stop: StopRequest,
     ) -> list[list[PromptCounts]]:
         target = load_model(self.target, serving_dtype(self.device), self.device)
-        heads = [
-            read_head(drafter).to(self.device) if isinstance(drafter, Path) else drafter
-            for drafter in drafters
-        ]
-        return [
-            measure_head(
-                target,
-                head,
-                answers,
-                max_draft_length=max_draft_length,
-                progress=progress,
-                stop=stop,
-            )
-            for head in heads
-        ]
+        options: Any = {
+            "max_draft_length": max_draft_length,
+            "progress": progress,
+            "stop": stop,
+        }
+        counts = []
+        for drafter in drafters:
+            if isinstance(drafter, Path) and not is_eagle3_head(drafter):
+                model = load_model(drafter, serving_dtype(self.device), self.device)
+                counts += measure_drafts(target, [model], answers, **options)
+                continue
+            head = read_head(drafter).to(self.device) if isinstance(drafter, Path) else drafter
+            counts.append(measure_head(target, head, answers, **options))
+        return counts
 
-    def _config(self) -> HeadConfig:
+    def config(self) -> HeadConfig:
+        """The sizes of the head; DraftError where it does not fit the target."""
+        if self.before is not None:
+            return read_fitting_head(self.before, self.target).config
         return head_config_of(load_config(self.target), self.draft_vocab_size)

@@ -29,7 +29,7 @@ class DrafterKind(Protocol):
         ...
 
     def bytes_per_token(self) -> int:
-        """Kept on disk of each token of the answers, beside the token."""
+        """Kept on disk of each token of the prompts and answers, beside the token."""
         ...
 
     def start(self, examples: Sequence[Answer]) -> Any:

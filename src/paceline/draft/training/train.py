@@ -33,7 +33,7 @@ from paceline.draft.progress import DraftProgress
 from paceline.draft.prompts import PromptSet, read_prompts
 from paceline.draft.training.distil import TrainingPlan, TrainingState, distil
 from paceline.draft.training.examples import trainable
-from paceline.draft.training.head_kind import HeadKind
+from paceline.draft.training.head_kind import HeadKind, read_fitting_head
 from paceline.draft.training.kind import DrafterKind
 from paceline.draft.training.model_kind import DraftModelKind
 from paceline.draft.training.promotion import Promotion, decide_promotion
@@ -51,6 +51,7 @@ from paceline.draft.training.work_folder import (
     write_result,
 )
 from paceline.draft.values import Answer, DraftError, EncodedPrompt, Sampling
+from paceline.engine.launch.eagle_head import is_eagle3_head
 from paceline.engine.model_revision import revision_of_folder
 
 
@@ -65,8 +66,8 @@ class TrainOptions:
     """Draft to compare with; None compares with the start."""
     num_layers: int
     """Of a new draft model."""
-    head_vocabulary: int | None
-    """Tokens that a head can draft; None trains a draft model instead of a head."""
+    head: int | None
+    """Tokens that a new head can draft; None trains a draft model instead of a head."""
     prompts_file: str
     out: Path
     resume: bool
@@ -155,11 +156,16 @@ def _prepare(options: TrainOptions) -> _Prepared:
     tokenizer = load_tokenizer(target)
     config = load_config(target)
     configs = [config]
-    if options.head_vocabulary is None:
-        for folder in (start, present):
-            if folder is not None:
-                check_same_tokens(target, folder, (tokenizer, load_tokenizer(folder)))
-                configs.append(load_config(folder))
+    for folder in (start, present):
+        if folder is None:
+            continue
+        if options.head is not None and is_eagle3_head(folder):
+            read_fitting_head(folder, target)
+            continue
+        if options.head is not None and folder is start:
+            raise DraftError(f"--draft is {folder}, which is no EAGLE-3 head; leave it out")
+        check_same_tokens(target, folder, (tokenizer, load_tokenizer(folder)))
+        configs.append(load_config(folder))
     num_after_end = options.max_draft_length - 1
     prompts = read_prompts(
         Path(options.prompts_file),
@@ -179,14 +185,14 @@ def _prepare(options: TrainOptions) -> _Prepared:
     target_revision = revision_of_folder(target)
     start_revision = revision_of_folder(start) if start else None
     kind = _kind_of(options, device, target, start, request.stop_ids)
-    num_answer_tokens = len(options.samplings) * sum(
-        prompt.max_tokens + num_after_end for prompt in prompts.prompts
-    )
+    num_prompt_tokens = sum(len(prompt.token_ids) for prompt in prompts.prompts)
+    num_answer_tokens = sum(prompt.max_tokens + num_after_end for prompt in prompts.prompts)
+    num_texts_tokens = len(options.samplings) * (num_prompt_tokens + num_answer_tokens)
     check_disk(
         options.out,
         kind.num_parameters(),
-        num_answer_tokens,
-        bytes_per_token=kind.bytes_per_token(),
+        len(options.samplings) * num_answer_tokens,
+        num_state_bytes=num_texts_tokens * kind.bytes_per_token(),
     )
     open_work_folder(
         options.out,
@@ -194,8 +200,8 @@ def _prepare(options: TrainOptions) -> _Prepared:
             "target_revision": target_revision,
             "start_revision": start_revision,
             "present_revision": revision_of_folder(present) if present else None,
-            "layers": None if start else options.num_layers,
-            "head_vocabulary": options.head_vocabulary,
+            "layers": None if start or options.head else options.num_layers,
+            "head_vocabulary": None if start else options.head,
             "prompts_sha256": prompts.sha256,
             "held_out_by": "conversation",
             "temperatures": [sampling.temperature for sampling in options.samplings],
@@ -230,12 +236,12 @@ def _kind_of(
     start: Path | None,
     stop_ids: Set[int],
 ) -> DrafterKind:
-    if options.head_vocabulary is None:
+    if options.head is None:
         return DraftModelKind(target, start, options.num_layers, device)
     return HeadKind(
         target=target,
         before=start,
-        draft_vocab_size=options.head_vocabulary,
+        draft_vocab_size=options.head,
         always=tuple(sorted(stop_ids)),
         states=options.out / "states.bin",
         seed=options.plan.seed,
@@ -322,7 +328,7 @@ def _comparison(present: Sequence[PromptCounts], candidate: Sequence[PromptCount
 
 def _origin(options: TrainOptions, prepared: _Prepared) -> DraftOrigin:
     start = options.draft
-    if start is None and options.head_vocabulary is not None:
+    if start is None and options.head is not None:
         start = "a new head"
     if start is None:
         num_target = load_config(prepared.target).num_hidden_layers

@@ -68,16 +68,16 @@ def open_work_folder(folder: Path, settings: Mapping[str, Any], *, resume: bool)
 
 
 def check_disk(
-    folder: Path, num_parameters: int, num_answer_tokens: int, *, bytes_per_token: int
+    folder: Path, num_parameters: int, num_answer_tokens: int, *, num_state_bytes: int
 ) -> None:
     """Raise DraftError unless the disk of `folder` has room for what the training writes.
 
-    `bytes_per_token`: what is kept of each token beside its id. Creates nothing; `folder` need not
-    exist.
+    `num_state_bytes`: of the target's hidden states. Creates nothing; `folder` need not exist.
     """
     needed = _MARGIN * (
         num_parameters * (_STATE_COPIES + _DRAFT_COPIES)
-        + num_answer_tokens * (_ANSWER_BYTES_PER_TOKEN + bytes_per_token)
+        + num_answer_tokens * _ANSWER_BYTES_PER_TOKEN
+        + num_state_bytes
     )
     written = (folder / _ANSWERS, folder / _STATE, folder / _HIDDEN, *(folder / _DRAFT).glob("*"))
     needed -= sum(path.stat().st_size for path in written if path.is_file())

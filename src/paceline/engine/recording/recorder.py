@@ -133,11 +133,11 @@ class Recorder:
             if self._session is not None:
                 self._session.step_answered(sample, scheduled, requests, cap_of, self._now_s())
 
-    def step_finished(self, sample: Any) -> None:
+    def step_finished(self, sample: Any, requests: Mapping[str, Any]) -> None:
         """Add the time of a step; see `RecordingSession.step_finished`."""
         with self._lock:
             if self._session is not None:
-                self._session.step_finished(sample, self._now_s())
+                self._session.step_finished(sample, requests, self._now_s())
                 self._end_if_due()
 
     def fail(self, error: Exception) -> None:

@@ -130,11 +130,10 @@ class RecordingSession:
                 tracked.verdicts.add(drafted, accepted)
         for request_id in ended:
             self._end(request_id, now_s)
-        if now_s - self._block_from_s >= BLOCK_S:
-            for request_id in self._tracked.keys() - requests.keys():
-                self._end(request_id, now_s)  # aborted while it waited
 
-    def step_finished(self, step: StepView, now_s: float) -> None:
+    def step_finished(
+        self, step: StepView, requests: Mapping[str, RequestView], now_s: float
+    ) -> None:
         """Add the time of a step, which may end after its answers: with its drafts."""
         self.num_steps += 1
         if step.duration_s is not None:
@@ -148,6 +147,8 @@ class RecordingSession:
                 seconds=step.duration_s,
             )
         if now_s - self._block_from_s >= BLOCK_S:
+            for request_id in self._tracked.keys() - requests.keys():
+                self._end(request_id, now_s)  # aborted while it waited
             self._write_block(now_s)
 
     def finish(self, now_s: float) -> None:

@@ -232,7 +232,7 @@ class GovernorDriver:
         self._controller.observe(sample)
         with self._controller.noting_errors("watching acceptance"):
             self._drift.step_finished(sample, requests, _category_of, self._controller.step_seconds)
-        self._record(lambda recorder: recorder.step_finished(sample))
+        self._record(lambda recorder: recorder.step_finished(sample, requests))
 
     def _record(self, add: Callable[[Recorder], None]) -> None:
         """Add to the recording under way, if there is one; an error ends it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from paceline.capacity.speculation import Acceptance
 from paceline.compatibility.draft_pairs import find_draft_pair
+from paceline.named_models import draft_of
 from paceline.plan.sources.catalogue import Catalogue
 from paceline.plan.sources.model_source import find_model
 from paceline.plan.values import AcceptanceRange, Drafter, PlanError
@@ -44,6 +45,9 @@ def choose_drafter(
     if draft != "auto":
         model = find_model(draft, catalogue, dtype=dtype)
         return Drafter("model", model, *_acceptance_first(_MODEL_RANGE, acceptance, "as given"))
+    own = draft_of(target)
+    if own is not None:
+        return choose_drafter(own, target, catalogue, dtype=dtype, acceptance=acceptance)
     pair = find_draft_pair(target)
     if pair is not None and catalogue.model_config(pair.draft) is not None:
         model = find_model(pair.draft, catalogue, dtype=dtype)

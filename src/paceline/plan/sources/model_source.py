@@ -34,9 +34,10 @@ def find_model(
     for weights converted to that scheme. Raises `PlanError`.
     """
     try:
-        path = Path(target_of(argument))
+        argument = target_of(argument)
     except NamedModelMissing as missing:
         raise PlanError(str(missing)) from None
+    path = Path(argument)
     checkpoint_bytes = None
     if path.exists():
         file = path / "config.json" if path.is_dir() else path

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import LlamaConfig
+from transformers import GraniteConfig, LlamaConfig
 
 from paceline.draft.heads.folder import head_config_of, read_head, write_head
 from paceline.draft.heads.head import Eagle3Head
@@ -49,12 +51,20 @@ def test_a_missing_tensor_is_refused(tmp_path: Path, name: str) -> None:
     weights = load_file(tmp_path / "model.safetensors")
     del weights[name]
     save_file(weights, tmp_path / "model.safetensors")
-    with pytest.raises(DraftError, match="has no EAGLE-3 head"):
+    with pytest.raises(DraftError, match=f"no EAGLE-3 head .*: {name} is missing"):
+        read_head(tmp_path)
+
+
+def test_other_arithmetic_is_refused(tmp_path: Path) -> None:
+    write_head(head(), tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"norm_before_residual": True}))
+    with pytest.raises(DraftError, match="it has norm_before_residual"):
         read_head(tmp_path)
 
 
 def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DraftError, match=r"has no EAGLE-3 head: .*No such file"):
+    with pytest.raises(DraftError, match=r"has no EAGLE-3 head .*No such file"):
         read_head(tmp_path)
 
 
@@ -68,6 +78,18 @@ def test_scaled_positions_are_refused() -> None:
     scaled = {"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}
     with pytest.raises(DraftError, match="plain rotary positions"):
         head_config_of(LlamaConfig(**{**TARGET.to_dict(), "rope_parameters": scaled}), 64)
+
+
+@pytest.mark.parametrize(
+    ("config", "size", "message"),
+    [
+        (TARGET, 100, "--head-vocabulary is 100; it must be less than the 100 tokens"),
+        (GraniteConfig(), 64, "the target is granite; train a draft model instead"),
+    ],
+)
+def test_targets_that_a_head_does_not_fit(config: Any, size: int, message: str) -> None:
+    with pytest.raises(DraftError, match=message):
+        head_config_of(config, size)
 
 
 def test_the_tokens_of_a_head() -> None:

@@ -67,17 +67,17 @@ def test_a_disk_without_room_is_refused_before_anything_is_computed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """1M weights: 24 bytes each for two checkpoints and 4 for two drafts; 1M answer tokens of 8
-    bytes, and of 100 more where a head reads hidden states; a tenth more."""
+    bytes, and 100 MB of hidden states where a head reads them; a tenth more."""
 
     def set_free(free: int) -> None:
         monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=free))
 
     set_free(39_600_001)
-    check_disk(tmp_path, 1_000_000, 1_000_000, bytes_per_token=0)
+    check_disk(tmp_path, 1_000_000, 1_000_000, num_state_bytes=0)
     with pytest.raises(DraftError, match=r"the training needs 0.15 GB"):
-        check_disk(tmp_path, 1_000_000, 1_000_000, bytes_per_token=100)
+        check_disk(tmp_path, 1_000_000, 1_000_000, num_state_bytes=100_000_000)
     set_free(39_599_000)
     with pytest.raises(DraftError, match=r"0.04 GB free, and the training needs 0.04 GB"):
-        check_disk(tmp_path, 1_000_000, 1_000_000, bytes_per_token=0)
+        check_disk(tmp_path, 1_000_000, 1_000_000, num_state_bytes=0)
     (tmp_path / "state.pt").write_bytes(b"0" * 1001)
-    check_disk(tmp_path, 1_000_000, 1_000_000, bytes_per_token=0)
+    check_disk(tmp_path, 1_000_000, 1_000_000, num_state_bytes=0)

@@ -60,12 +60,25 @@ def test_a_head_of_another_target_is_refused(
         choose_drafter(str(head), str(target_path()), 6)
 
 
-@pytest.mark.parametrize("name", ["d2t", "lm_head.weight", "fc.weight"])
+@pytest.mark.parametrize(
+    "name", ["d2t", "lm_head.weight", "fc.weight", "midlayer.mlp.down_proj.weight"]
+)
 def test_an_incomplete_head_is_refused(head: Path, name: str) -> None:
     weights = load_file(head / "model.safetensors")
     del weights[name]
     save_file(weights, head / "model.safetensors")
     with pytest.raises(ModelUnfit, match=f"no complete EAGLE-3 head: .* lacks {name}"):
+        choose_drafter(str(head), str(target_path()), 6)
+
+
+def test_sizes_that_are_not_stated_or_nested_are_left_to_vllm(head: Path) -> None:
+    """As in the heads that speculators writes."""
+    config = json.loads((head / "config.json").read_text())
+    sizes = {name: config.pop(name) for name in ("vocab_size", "hidden_size")}
+    (head / "config.json").write_text(json.dumps(config))
+    choose_drafter(str(head), str(target_path()), 6)
+    change(head, transformer_layer_config=sizes | {"hidden_size": 8})
+    with pytest.raises(ModelUnfit, match="a target with hidden_size 8"):
         choose_drafter(str(head), str(target_path()), 6)
 
 

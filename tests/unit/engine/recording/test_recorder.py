@@ -53,7 +53,7 @@ def serve(recorder: Recorder, *names: str, num_steps: int = 1) -> None:
 
 def step(recorder: Recorder, names: Sequence[str], requests: Mapping[str, Request]) -> None:
     recorder.step_answered(sample(), names, requests, {}.get)
-    recorder.step_finished(sample())
+    recorder.step_finished(sample(), requests)
 
 
 def read(file: Path) -> Recording:

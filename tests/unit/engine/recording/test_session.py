@@ -28,7 +28,7 @@ class Engine:
         step = sample() if step is None else step
         names = scheduled or tuple(self.requests)
         self.session.step_answered(step, names, self.requests, {}.get, now_s)
-        self.session.step_finished(step, now_s)
+        self.session.step_finished(step, self.requests, now_s)
 
     def of(self, kind: type) -> list[Any]:
         return [line for line in self.lines if isinstance(line, kind)]
