@@ -152,7 +152,7 @@ def find_model(engine: EngineSettings) -> NamedModel:
     Converts a named model where necessary. Raises `ModelUnfit`.
     """
     try:
-        named = find_named(engine.model, logger.info)
+        named = find_named(engine.model)
     except NamedModelMissing as missing:
         raise ModelUnfit(str(missing)) from None
     if named is None:
