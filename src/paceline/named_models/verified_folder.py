@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -37,20 +38,21 @@ def write_whole(folder: Path, write: Callable[[Path], None]) -> None:
     """Let `write` fill a new folder, which takes the place of `folder`, unless another process has
     written it meanwhile. May wait for that process. Raises OSError."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    part = folder.with_name(f"{folder.name}.part")
     with folder.with_name(f"{folder.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if is_whole(folder):
             return
-        for old in (part, folder):  # of a process that was killed, and damaged
+        # What killed processes left, which their children may still write to, and what is damaged.
+        for old in (*folder.parent.glob(f"{folder.name}.part-*"), folder):
             if old.exists():
                 shutil.rmtree(old)
+        part = Path(tempfile.mkdtemp(prefix=f"{folder.name}.part-", dir=folder.parent))
         try:
-            part.mkdir()
             write(part)
             digests = {file.name: digest_of(file) for file in sorted(part.iterdir())}
             text = json.dumps(digests, indent=1) + "\n"
             (part / _MANIFEST).write_text(text, encoding="utf-8")
+            part.chmod(0o755)
             for file in (*part.iterdir(), part):
                 _flush(file)
             part.rename(folder)
