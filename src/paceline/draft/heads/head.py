@@ -35,7 +35,7 @@ class HeadConfig:
     """Of the target."""
     draft_vocab_size: int
     aux_layers: tuple[int, ...]
-    """Ascending; the hidden state after so many of the target's layers."""
+    """Ascending; i is the hidden state after the target's first i layers."""
 
 
 class Eagle3Head(nn.Module):

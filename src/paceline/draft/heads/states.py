@@ -64,7 +64,7 @@ class StoredStates:
         return int(self._count.read_text()) if self._count.exists() else 0
 
     def keep(self, num_batches: int) -> None:
-        """Write what was put to the disk, then that so many batches are there. Raises OSError."""
+        """Write what was put to the disk, then the number of batches. Raises OSError."""
         with self._path.open("rb+") as file:
             os.fsync(file.fileno())
         write_bytes(self._count, str(num_batches).encode())

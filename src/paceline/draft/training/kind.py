@@ -39,7 +39,7 @@ class DrafterKind(Protocol):
     def lesson(
         self, examples: Sequence[Answer], loss: str, progress: DraftProgress, stop: StopRequest
     ) -> LossOf:
-        """The loss called `loss`, for batches of `examples`; may prepare them for long."""
+        """The loss called `loss`, for batches of `examples`; it may take hours to prepare them."""
         ...
 
     def write(self, student: Any, folder: Path, provenance: Mapping[str, Any]) -> None:
