@@ -44,8 +44,8 @@ def claims(read: ReadResult) -> Iterator[Claim]:
     yield claim("this machine measured, it reaches {x:.1f} %", x=100 * elsewhere)
     yield claim(
         "**{oracle.mean:.1f} % of the oracle** ({oracle.lowest:.1f} to {oracle.highest:.1f}; "
-        "the target was ≥ 97 %), {single.mean:+.1f} % over the best single length, {none.mean:+.0f} % over "
-        "no speculation. Worst phase {worst.mean:.0f} % (`{worst_phase}`)",
+        "the target was ≥ 97 %), {single.mean:+.1f} % over the best single length, "
+        "{none.mean:+.0f} % over no speculation. Worst phase {worst.mean:.0f} % (`{worst_phase}`)",
         **interleaved_figures(read(NGRAM)),
     )
     yield claim(
