@@ -46,7 +46,8 @@ Examples:
     help=(
         "Measure the acceptance of a draft model on your prompts, without a server: the target "
         "answers them, and one pass of both models over the answers gives what vLLM would count. "
-        "TARGET and --draft are model folders or Hugging Face names.\n\n"
+        "TARGET and --draft are model folders or Hugging Face names; TARGET may be smollm2 or "
+        "bundled.\n\n"
         "Exit codes: 0 measured, 1 failed, 2 wrong usage, 130 interrupted."
     ),
     epilog=_EXAMPLES,

@@ -52,7 +52,7 @@ Examples:
         "Distil a draft model on the target's own answers to your prompts. One conversation in "
         "five is held out; the new draft is promoted only if its acceptance on them is proven to "
         "be higher than that of the present draft. TARGET and the drafts are model folders or "
-        "Hugging Face names.\n\n"
+        "Hugging Face names; TARGET may be smollm2 or bundled.\n\n"
         "The new draft is OUT/draft, in Hugging Face layout; its paceline-provenance.json says "
         "whether it is promoted.\n\n"
         "Exit codes: 0 promoted, 3 not promoted, 1 failed, 2 wrong usage, 130 interrupted."

@@ -88,7 +88,7 @@ def test_a_table_that_fits_is_no_finding(measured: dict[str, float]) -> None:
 
 
 def test_too_few_steps_say_nothing_about_a_table() -> None:
-    with pytest.raises(CannotJudge, match="100 steps of two draft lengths"):
+    with pytest.raises(CannotJudge, match="100 steps at each of two draft lengths"):
         costs.CHECK.judge(_costs({"0": 10.0, "2": 15.0, "4": 90.0}, steps=99))
 
 

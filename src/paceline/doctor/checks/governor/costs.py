@@ -30,8 +30,8 @@ def _judge(observation: Observation) -> Sequence[Finding]:
     }
     if not any(len(found) > 1 for found in compared.values()):
         raise CannotJudge(
-            f"no governor shows a table of costs, and {_MIN_STEPS} steps of two draft lengths "
-            "while it was observed"
+            f"no governor has a table of costs and did {_MIN_STEPS} steps at each of two draft "
+            "lengths while it was observed"
         )
     return [
         _finding(name, found)
