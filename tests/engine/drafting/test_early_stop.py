@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from losslessness.early_stops import FIXED_LENGTH
 from losslessness.engine_host import EngineHost
-from losslessness.tiny_models import write_eagle3_head, write_eagle_head, write_mtp_target
+from losslessness.tiny_models import write_eagle_head, write_mtp_target, write_reduced_eagle3_head
 
 from engine.drafting.early_stop_batch import (
     CAP,
@@ -150,7 +150,7 @@ def test_after_an_error_in_the_workers_all_is_drafted_and_verified() -> None:
     assert {step["draft_length"] for step in steps[5:]} == {CAP, FIXED_LENGTH - 1}
 
 
-HEADS = {"eagle": write_eagle_head, "eagle3": write_eagle3_head}
+HEADS = {"eagle": write_eagle_head, "eagle3": write_reduced_eagle3_head}
 
 
 @pytest.mark.parametrize("method", [*HEADS, "mtp"])

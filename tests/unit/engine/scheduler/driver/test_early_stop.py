@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from paceline.engine.scheduler import step_clock
 from paceline.engine.scheduler.governor_driver import GovernorDriver
 from paceline.engine.scheduler.reported_drafts import choose_widths
 from paceline.engine.worker.draft_orders import ORDER, REPORT, DraftReport
@@ -254,6 +255,27 @@ def test_a_step_whose_drafter_still_catches_up_drafts_nothing(
     driver.after_drafts(scheduler, proposed(a=[]))
     [sample] = policy.samples
     assert sample.draft_length == expected
+
+
+def test_a_step_ends_with_its_drafts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scheduled at 0 s, its tokens leave at 2 s and its drafts are made at 5 s. Where the drafter
+    does not rest, the drafts are made before the tokens leave."""
+    for drafter_rests, expected in ((True, 5.0), (False, 2.0)):
+        now = [0.0]
+        monkeypatch.setattr(step_clock, "time", SimpleNamespace(monotonic=lambda now=now: now[0]))
+        policy = Chooser()
+        driver = make_driver(policy, drafter_rests=drafter_rests)
+        driver.add_request(
+            SimpleNamespace(request_id="a", sampling_params=SimpleNamespace(**NO_EXTRAS))
+        )
+        scheduler, output = Scheduler(a=Request()), Output({"a": 1})
+        driver.before_schedule(scheduler)
+        driver.before_step(scheduler, output)
+        now[0] = 2.0
+        driver.after_step(scheduler, output)
+        now[0] = 5.0
+        driver.after_drafts(scheduler, proposed(a=[1, 2]))
+        assert [sample.duration_s for sample in policy.samples] == [expected]
 
 
 def test_more_input_for_a_request_is_no_other_request() -> None:

@@ -1,0 +1,79 @@
+"""The loss of a head: every pass of every draft that could be served, and no other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from paceline.draft.heads.folder import head_config_of
+from paceline.draft.heads.head import Eagle3Head
+from paceline.draft.heads.losses import LOSSES
+from paceline.draft.heads.states import StoredStates, states_of
+from paceline.draft.heads.training import PASS_WEIGHT, HeadLesson, initial_head
+from paceline.draft.heads.unroll import unroll
+from paceline.draft.models import load_model
+from paceline.draft.values import Answer, Sampling
+from unit.draft.conftest import TinyPair
+
+NUM_PASSES = 3
+TOKENS = list(range(1, 99, 3))
+ANSWERS = [
+    Answer("a", "a", Sampling(0.0), (4, 9, 7), (10, 13, 40, 16, 11), 4),
+    Answer("b", "b", Sampling(0.0), (5, 8), (19, 22), 2),
+]
+"""The first one is continued past its end, the second one is not."""
+
+
+@pytest.fixture(scope="module")
+def target(pair: TinyPair) -> Any:
+    return load_model(pair.target, torch.float32, torch.device("cpu"))
+
+
+@pytest.fixture(scope="module")
+def head(target: Any) -> Eagle3Head:
+    return initial_head(head_config_of(target.config, len(TOKENS)), target, TOKENS, seed=0)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_the_loss_is_that_of_drafts_one_after_the_other(
+    target: Any, head: Eagle3Head, tmp_path: Path, loss: str
+) -> None:
+    """Drafts begin after the prompt's last token, and the answer's first token is not drafted. The
+    target's probabilities are over its whole vocabulary."""
+    total, weights = 0.0, 0.0
+    for answer in ANSWERS:
+        for number, label, logits in drafted(target, head, answer):
+            probs = label.softmax(-1)[TOKENS]
+            weight = PASS_WEIGHT ** (number - 1)
+            total += weight * LOSSES[loss](probs[None], logits[None]).item()
+            weights += weight
+    lengths = [len(answer.prompt_ids) + len(answer.token_ids) for answer in ANSWERS]
+    stored = StoredStates(tmp_path / "states.bin", lengths, len(head.config.aux_layers), 32)
+    for index, answer in enumerate(ANSWERS):
+        stored.put(index, states_of(target, [answer], head.config.aux_layers)[0])
+    lesson = HeadLesson(target, ANSWERS, stored, LOSSES[loss], NUM_PASSES)
+    found = lesson.mean_loss(head, [0, 1]).item()
+    assert found == pytest.approx(total / weights, rel=1e-2)  # states are stored in 16 bits
+
+
+def drafted(target: Any, head: Eagle3Head, answer: Answer) -> list[tuple[int, Tensor, Tensor]]:
+    """Of each drafted token of the answer: its pass, and the logits of target and head."""
+    ids = torch.tensor([*answer.prompt_ids, *answer.token_ids])
+    num_prompt, end = len(answer.prompt_ids), len(answer.prompt_ids) + answer.num_tokens
+    labels = target(ids[None]).logits[0]
+    padded = torch.cat([ids, torch.zeros(NUM_PASSES, dtype=torch.long)])
+    aux = states_of(target, [answer], head.config.aux_layers)[0].aux
+    aux = torch.cat([aux, torch.zeros(NUM_PASSES, aux.shape[1])])
+    embedded = target.get_input_embeddings()(padded)
+    found = []
+    with torch.no_grad():
+        for number, hidden in enumerate(unroll(head, aux[None], embedded[None], NUM_PASSES), 1):
+            for start in range(num_prompt - 1, hidden.shape[1]):
+                token = start + number + 1
+                if num_prompt < token < end:
+                    found.append((number, labels[token - 1], head.logits(hidden[0, start])))
+    return found
