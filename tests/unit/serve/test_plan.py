@@ -12,9 +12,10 @@ import pytest
 import yaml
 
 from paceline.config import load_settings
-from paceline.demo import draft_path
+from paceline.demo import draft_path, target_path
 from paceline.engine.launch.hardware import read_hardware
 from paceline.engine.launch.model_folder import ModelUnfit
+from paceline.named_models import smollm2
 from paceline.serve.engine_plan import PlannedEngines
 from paceline.serve.plan import make_plan
 
@@ -201,3 +202,23 @@ def test_a_served_name_that_is_no_model_id_is_refused(tmp_path: Path, name: str)
             log_folder=tmp_path,
             environ={},
         )
+
+
+def test_a_swapped_draft_never_changes_the_target(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`auto` was the bundled pair when the server started; its packages are installed since."""
+    monkeypatch.setattr(smollm2, "_MODULE", "no_such_package")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    plan = make_plan(
+        load_settings({("engine", "model"): ("MODEL", "auto")}, {}).settings,
+        replace(read_hardware(), device="cpu"),
+        server_module="some.module",
+        run_folder=Path("/run"),
+        log_folder=Path("/log"),
+        environ={},
+    )
+    monkeypatch.setattr(smollm2, "folder", lambda *_: pytest.fail("it was looked up again"))
+    [engine] = plan.plan_with_draft("ngram").engines
+    assert (plan.served_name, engine.command.draft) == ("paceline-demo", "ngram")
+    assert str(target_path()) in engine.command.arguments
