@@ -66,6 +66,10 @@ _PARTS = {
         "CPU: corrects top-k for steps without drafts",
         "the check fails, so sampled requests are served without speculation",
     ),
+    "cpu_draws": (
+        "CPU: draws drafts, and what replaces rejected ones, by one random number per row",
+        "the draws take longer than the draft model, as in vLLM alone",
+    ),
     "seeded_generator": (
         "CPU: lets a prompt with a seed be prefilled in pieces",
         "such a prompt crashes the engine, as in vLLM alone",
@@ -87,7 +91,7 @@ _PARTS = {
         "it serves without the checks and reports of Paceline's front end",
     ),
     "resting_draft": (
-        "CPU: skips the draft model at draft length 0",
+        "CPU: skips a draft model or an EAGLE-3 head at draft length 0",
         "it runs once per step, as in vLLM alone",
     ),
     "plain_sampling": (

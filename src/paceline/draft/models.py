@@ -10,10 +10,12 @@ from typing import Any
 
 import torch
 
+from paceline.compatibility.cpu_formats import choose_cpu_dtype
 from paceline.compatibility.vocabularies import compare_vocabularies
 from paceline.draft.values import DraftError
 from paceline.engine.launch.eagle_head import is_eagle3_head
 from paceline.named_models import NamedModelMissing, target_of
+from paceline.plan.sources.this_machine import read_machine
 
 DEVICES = ("auto", "cpu", "cuda")
 
@@ -30,7 +32,10 @@ def choose_device(asked: str) -> torch.device:
 
 def serving_dtype(device: torch.device) -> torch.dtype:
     """Numbers as the model is served with, so that acceptance equals that in service."""
-    return torch.bfloat16 if device.type == "cuda" else torch.float32
+    if device.type == "cuda":
+        return torch.bfloat16
+    name, _ = choose_cpu_dtype(read_machine().cpu_flags)
+    return torch.bfloat16 if name == "bfloat16" else torch.float32
 
 
 def find_folder(model: str) -> Path:

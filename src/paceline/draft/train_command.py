@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -102,6 +102,11 @@ Examples:
 @MAX_DRAFT_LENGTH
 @TEMPERATURE
 @MAX_TOKENS
+@click.option(
+    "--engine", type=click.Choice(["transformers", "vllm"]), default="transformers",
+    show_default=True,
+    help="What generates the answers. vllm takes a minute to start and is some times as fast.",
+)  # fmt: skip
 @DEVICE
 @SEED
 @click.option("--resume", is_flag=True, help="Continue the training in --out.")
@@ -121,6 +126,7 @@ def train_draft(
     max_draft_length: int,
     temperatures: tuple[float, ...],
     max_tokens: int,
+    engine: Any,
     device: str,
     seed: int,
     resume: bool,
@@ -156,6 +162,7 @@ def train_draft(
         max_tokens=max_tokens,
         plan=TrainingPlan(loss, seed, num_steps, minutes, rate_scale),
         device=device,
+        engine=engine,
     )
     try:
         with stop_on_signals() as stop, draft_progress() as progress:

@@ -22,6 +22,7 @@ def register() -> None:
         from paceline.engine import rust_front_end
         from paceline.engine.fixes import (
             compiled_model_cache,
+            cpu_draws,
             cpu_sampler,
             min_tokens,
             numba_pool,
@@ -46,6 +47,7 @@ def register() -> None:
             numba_pool.choose()
             compiled_model_cache.apply()
             pipeline_stages.WRAPPERS.register()
+            cpu_draws.WRAPPERS.register()
         cpu_sampler.apply()
         seeded_generator.WRAPPERS.register()
         thinking_budget.WRAPPERS.register()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from paceline.draft import models
 from unit.draft.tiny_models import write_model, write_prompts
 
 
@@ -27,3 +28,10 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> TinyPair:
         draft=write_model(folder / "draft", seed=2),
         prompts=write_prompts(folder / "prompts.jsonl", 60),
     )
+
+
+@pytest.fixture(autouse=True)
+def _float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results do not depend on the processor, which would choose bfloat16 where it multiplies it.
+    Figures of acceptance are exact only in float32."""
+    monkeypatch.setattr(models, "choose_cpu_dtype", lambda flags: ("float32", ""))

@@ -6,21 +6,26 @@ repeats at most one batch, and continues with the answers that an uninterrupted 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from paceline.draft.answers.answer_file import AnswerFile
+from paceline.draft.answers.engine_generation import generate_in_engine, stop_engine
 from paceline.draft.answers.generation import generate_answers
 from paceline.draft.interruption import StopRequest
 from paceline.draft.progress import DraftProgress
 from paceline.draft.prompts import digest_of
 from paceline.draft.values import Answer, EncodedPrompt, Sampling
 
+Engine = Literal["transformers", "vllm"]
 MAX_ROWS = 32
 MAX_BATCH_TOKENS = 16_384
 """Chosen: bounds the KV cache of a batch, prompts and answers together."""
+_MAX_ENGINE_ROWS = 512
+"""Of a batch for vLLM, which schedules them itself. Chosen: an interrupted run repeats a minute."""
 _SEED_STRIDE = 1_000_003
 """Between the seeds of two trainings; a prime above any number of batches."""
 _NUM_SEEDS = 2**63
@@ -38,10 +43,13 @@ class AnswerRequest:
     seed: int
     answers_per_prompt: int = 1
     """Under each sampling; greedy answers to one prompt are equal, so there is one of those."""
+    engine: Engine = "transformers"
+    """What generates: the target given is a model of transformers, or vLLM's `LLM`."""
 
     def header(self, target_revision: str) -> dict[str, Any]:
         """What the answers are of, for `AnswerFile`. Every value changes the answers."""
-        return {
+        made_by = {} if self.engine == "transformers" else {"engine": self.engine}
+        return made_by | {
             "kind": "paceline draft answers",
             "schema_version": 1,
             "target_revision": target_revision,
@@ -77,25 +85,33 @@ def collect_answers(
     completed = total - sum(len(batches[number].prompts) for number in missing)
     progress.begin("the target's own answers", total, completed)
     target = load_target() if missing else None
-    for number in missing:
-        batch = batches[number]
-        answers = generate_answers(
-            target,
-            batch.prompts,
-            batch.sampling,
-            stop_ids=request.stop_ids,
-            num_after_end=request.num_after_end,
-            seed=(request.seed * _SEED_STRIDE + number) % _NUM_SEEDS,
-            stop=stop,
-        )
-        file.append(number, answers)
-        completed += len(answers)
-        progress.update(completed)
+    generate = generate_in_engine if request.engine == "vllm" else generate_answers
+    try:
+        for number in missing:
+            batch = batches[number]
+            answers = generate(
+                target,
+                batch.prompts,
+                batch.sampling,
+                stop_ids=request.stop_ids,
+                num_after_end=request.num_after_end,
+                seed=(request.seed * _SEED_STRIDE + number) % _NUM_SEEDS,
+                stop=stop,
+            )
+            file.append(number, answers)
+            completed += len(answers)
+            progress.update(completed)
+    finally:
+        if target is not None and request.engine == "vllm":
+            stop_engine(target)
     return [answer for number in range(len(batches)) for answer in file.batches[number]]
 
 
 def _plan_batches(request: AnswerRequest) -> Iterator[_Batch]:
     """Batches of prompts of similar length, so that little is computed for padding."""
+    max_rows, max_tokens = MAX_ROWS, MAX_BATCH_TOKENS
+    if request.engine == "vllm":
+        max_rows, max_tokens = _MAX_ENGINE_ROWS, sys.maxsize
     ordered = sorted(request.prompts, key=lambda p: (p.max_tokens, len(p.token_ids), p.key))
     for sampling in request.samplings:
         times = request.answers_per_prompt if sampling.temperature else 1
@@ -103,7 +119,7 @@ def _plan_batches(request: AnswerRequest) -> Iterator[_Batch]:
         longest = 0
         for prompt in (prompt for prompt in ordered for _ in range(times)):
             longest = max(longest, len(prompt.token_ids) + prompt.max_tokens)
-            if rows and (len(rows) == MAX_ROWS or longest * (len(rows) + 1) > MAX_BATCH_TOKENS):
+            if rows and (len(rows) == max_rows or longest * (len(rows) + 1) > max_tokens):
                 yield _Batch(sampling, tuple(rows))
                 rows, longest = [], len(prompt.token_ids) + prompt.max_tokens
             rows.append(prompt)

@@ -49,6 +49,7 @@ class HeadLesson:
         `answers`."""
         self._embed = target.get_input_embeddings()
         self._output = target.get_output_embeddings()
+        self._is_16_bit = self._output.weight.dtype == torch.bfloat16
         self._answers = answers
         self._stored = stored
         self._loss = loss
@@ -72,20 +73,22 @@ class HeadLesson:
                 for state, answer in zip(states, answers, strict=True)
             ]
         )
-        with torch.no_grad():
-            embedded = self._embed(token_ids).float()
-            logits = self._output(last.to(device, self._output.weight.dtype)).float()
-            probs = logits.softmax(dim=-1)[:, head.tokens]
-            of_drafted = (drafted.flatten().cumsum(0) - 1).view(drafted.shape)  # rows of `probs`
-        total, weights = torch.zeros((), device=device), 0.0
-        passes = unroll(head, aux, embedded, self._num_passes)
-        for number, hidden in enumerate(passes, start=1):
-            rows = slice(number, number + hidden.shape[1])
-            chosen = drafted[:, rows] & begun[:, : hidden.shape[1]]
-            found = self._loss(probs[of_drafted[:, rows][chosen]], head.logits(hidden[chosen]))
-            weight = PASS_WEIGHT ** (number - 1)
-            total, weights = total + weight * found.sum(), weights + weight * len(found)
-        return total / max(weights, 1.0)
+        with torch.autocast(device.type, torch.bfloat16, enabled=self._is_16_bit):
+            with torch.no_grad():
+                embedded = self._embed(token_ids).float()
+                logits = self._output(last.to(device, self._output.weight.dtype)).float()
+                probs = logits.softmax(dim=-1)[:, head.tokens]
+                of_drafted = (drafted.flatten().cumsum(0) - 1).view(drafted.shape)  # of `probs`
+            total, weights = torch.zeros((), device=device), 0.0
+            passes = unroll(head, aux, embedded, self._num_passes)
+            for number, hidden in enumerate(passes, start=1):
+                rows = slice(number, number + hidden.shape[1])
+                chosen = drafted[:, rows] & begun[:, : hidden.shape[1]]
+                found_logits = head.logits(hidden[chosen]).float()
+                found = self._loss(probs[of_drafted[:, rows][chosen]], found_logits)
+                weight = PASS_WEIGHT ** (number - 1)
+                total, weights = total + weight * found.sum(), weights + weight * len(found)
+            return total / max(weights, 1.0)
 
 
 def _drafted(answers: Sequence[Answer], length: int) -> tuple[Tensor, Tensor]:

@@ -16,7 +16,13 @@ from paceline.draft.acceptance import (
     estimate_difference,
     estimate_figures,
 )
-from paceline.draft.answers import AnswerFile, AnswerRequest, collect_answers
+from paceline.draft.answers import (
+    AnswerFile,
+    AnswerRequest,
+    Engine,
+    collect_answers,
+    load_engine,
+)
 from paceline.draft.interruption import StopRequest
 from paceline.draft.models import (
     check_same_tokens,
@@ -76,6 +82,8 @@ class TrainOptions:
     max_tokens: int
     plan: TrainingPlan
     device: str
+    engine: Engine = "transformers"
+    """What generates the target's answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +114,8 @@ class _Prepared:
     request: AnswerRequest
     target_revision: str
     start_revision: str | None
+    num_positions: int
+    """Of the longest prompt with its answer and what follows it."""
 
 
 def train(options: TrainOptions, progress: DraftProgress, stop: StopRequest) -> TrainResult:
@@ -115,9 +125,11 @@ def train(options: TrainOptions, progress: DraftProgress, stop: StopRequest) -> 
     disk.
     """
     prepared = _prepare(options)
-    load = partial(
-        load_model, prepared.target, dtype=serving_dtype(prepared.device), device=prepared.device
-    )
+    dtype = serving_dtype(prepared.device)
+    load = partial(load_model, prepared.target, dtype=dtype, device=prepared.device)
+    if options.engine == "vllm":
+        name, longest = str(dtype).removeprefix("torch."), prepared.num_positions
+        load = partial(load_engine, prepared.target, name, longest, options.plan.seed)
     header = prepared.request.header(prepared.target_revision)
     file = AnswerFile(options.out / "answers.jsonl", header, prepared.prompts.prompts)
     answers = collect_answers(prepared.request, file, load, progress, stop)
@@ -181,6 +193,7 @@ def _prepare(options: TrainOptions) -> _Prepared:
         stop_ids=stop_token_ids(target, tokenizer),
         num_after_end=num_after_end,
         seed=options.plan.seed,
+        engine=options.engine,
     )
     target_revision = revision_of_folder(target)
     start_revision = revision_of_folder(start) if start else None
@@ -226,6 +239,9 @@ def _prepare(options: TrainOptions) -> _Prepared:
         request=request,
         target_revision=target_revision,
         start_revision=start_revision,
+        num_positions=max(
+            len(prompt.token_ids) + prompt.max_tokens + num_after_end for prompt in prompts.prompts
+        ),
     )
 
 

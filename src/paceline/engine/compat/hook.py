@@ -39,6 +39,7 @@ class VllmHook:
     `__init__`, or where `is_body` is set: names that the body must mention."""
     part: Literal[
         CorePart,
+        "cpu_draws",
         "seeded_generator",
         "thinking_budget",
         "min_tokens",

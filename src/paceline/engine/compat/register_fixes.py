@@ -13,6 +13,7 @@ _BUDGET_PASSES = f"the stock holder passes {_ANY_LENGTH}"
 _UNDRAFTED_SERVED = "vLLM serves min_p and logit_bias under speculation"
 _MIN_TOKENS_PASS = f"the stock processor passes {_ANY_LENGTH}"
 _STAGES_RUN_EAGERLY = "a stock CPU engine with --enforce-eager serves with two pipeline stages"
+_DRAWS_FAST = "vLLM draws drafts and recovered tokens on CPUs without one noise value per token"
 _STOCK_PASSES = "the stock function passes tests/engine/in_process/test_cpu_sampler.py"
 
 FIX_HOOKS: tuple[VllmHook, ...] = (
@@ -112,6 +113,50 @@ FIX_HOOKS: tuple[VllmHook, ...] = (
         purpose="handle top-k without top-p in a step that verifies no draft token",
         upstream=f"{VLLM_REPOSITORY}/issues/55005",
         remove_when=_STOCK_PASSES,
+    ),
+    VllmHook(
+        name="draft_draws",
+        target="vllm.v1.spec_decode.llm_base_proposer:compute_probs_and_sample_next_token",
+        expected=("logits", "sampling_metadata", "use_fp64_gumbel"),
+        part="cpu_draws",
+        purpose="replaced on CPUs: draws draft tokens",
+        remove_when=_DRAWS_FAST,
+    ),
+    VllmHook(
+        name="drawing_proposer",
+        target="vllm.v1.spec_decode.llm_base_proposer:SpecDecodeBaseProposer._sample_from_logits",
+        expected=("compute_probs_and_sample_next_token",),
+        is_body=True,
+        part="cpu_draws",
+        purpose="draws through its module's name, so it uses the replacement",
+        remove_when=_DRAWS_FAST,
+    ),
+    VllmHook(
+        name="recovered_draws",
+        target="vllm.v1.sample.rejection_sampler:sample_recovered_tokens",
+        expected=(
+            "max_spec_len",
+            "num_draft_tokens",
+            "cu_num_draft_tokens",
+            "draft_token_ids",
+            "draft_probs",
+            "target_probs",
+            "sampling_metadata",
+            "device",
+            "use_fp64_gumbel",
+        ),
+        part="cpu_draws",
+        purpose="replaced on CPUs: draws the tokens that replace rejected drafts",
+        remove_when=_DRAWS_FAST,
+    ),
+    VllmHook(
+        name="recovering_sampler",
+        target="vllm.v1.sample.rejection_sampler:rejection_sample",
+        expected=("sample_recovered_tokens", "generate_uniform_probs"),
+        is_body=True,
+        part="cpu_draws",
+        purpose="draws through its module's name, so it uses the replacement",
+        remove_when=_DRAWS_FAST,
     ),
     VllmHook(
         name="platform_worker_hook",

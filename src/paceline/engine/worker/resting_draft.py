@@ -1,10 +1,12 @@
-"""Skip the draft model at length 0 and backfill its KV cache before drafting resumes.
+"""Skip the drafter at length 0 and backfill its KV cache before drafting resumes.
 
-At draft length 0 vLLM still runs the draft model once per step to keep its KV cache current
-(`SpecDecodeBaseProposer.propose`). Omitting that pass without a backfill makes acceptance collapse
-afterwards (vLLM #53420), but with a small target the pass is a third of the step. Here the draft
-model rests while the length is 0. Before it drafts again, it computes the missed tokens in a few
-large passes, which is less work in total, and none for requests that have ended by then.
+At draft length 0 vLLM still runs a draft model or an EAGLE-3 head once per step to keep its KV
+cache current (`SpecDecodeBaseProposer.propose`). Omitting that pass without a backfill makes
+acceptance collapse afterwards (vLLM #53420), but with a small target the pass is a third of the
+step. Here the drafter rests while the length is 0. Before it drafts again, it computes the missed
+tokens in a few large passes, which is less work in total, and none for requests that have ended by
+then. A head reads hidden states of the target beside tokens; those of missed tokens are kept,
+combined as the head reads them.
 
 `DraftCoverage` tracks what was missed. This module wraps `GPUModelRunner.propose_draft_token_ids`
 in vLLM's worker where `drafter_rests` allows it. One step backfills at most as many tokens as it
@@ -30,20 +32,22 @@ from paceline.engine.worker.draft_coverage import DraftCoverage, Gap, Ints, take
 logger = logging.getLogger("vllm.paceline.resting_draft")
 
 _COVERAGE = "_paceline_draft_coverage"
+_KEPT = "_paceline_kept_states"
+"""On the runner: hidden states by cache slot, (num_slots, hidden_size); written where missed."""
 _NEAR_LIMIT = "_paceline_near_context_limit"
 
 
 def drafter_rests(vllm_config: Any, kv_cache_config: Any) -> bool:
-    """Return whether this engine's draft model is skipped at length 0 and backfilled later.
+    """Return whether this engine's drafter is skipped at length 0 and backfilled later.
 
-    Requirements: a draft model on CPUs that drafts token by token. Synchronous scheduling, because
-    under asynchronous scheduling positions are not known in time. One KV cache group of full
-    attention, where each token keeps one slot. No KV connector, which would transfer a stale cache.
-    Text only, because images would have to be embedded again.
+    Requirements: a draft model or an EAGLE-3 head on CPUs that drafts token by token. Synchronous
+    scheduling, because under asynchronous scheduling positions are not known in time. One KV cache
+    group of full attention, where each token keeps one slot. No KV connector, which would transfer
+    a stale cache. Text only, because images would have to be embedded again.
     """
     groups = kv_cache_config.kv_cache_groups
     return (
-        vllm_config.speculative_config.method == "draft_model"
+        vllm_config.speculative_config.method in ("draft_model", "eagle3")
         and not vllm_config.speculative_config.parallel_drafting
         and vllm_config.device_config.device_type == "cpu"
         and not vllm_config.scheduler_config.async_scheduling
@@ -63,7 +67,7 @@ def is_full_attention(spec: Any) -> bool:
 
 
 def _propose(stock: Any, runner: Any, *arguments: Any, **named: Any) -> Any:
-    """Propose drafts, or none while the draft model rests or has tokens to backfill."""
+    """Propose drafts, or none while the drafter rests or has tokens to backfill."""
     step = _signature(stock).bind(runner, *arguments, **named).arguments
     common = step["common_attn_metadata"]
     is_off = step["scheduler_output"].num_spec_tokens_to_schedule == 0
@@ -76,21 +80,25 @@ def _propose(stock: Any, runner: Any, *arguments: Any, **named: Any) -> Any:
     if coverage is None:
         return no_drafts if is_near_limit else stock(runner, *arguments, **named)
     slots = common.slot_mapping.numpy()
-    if is_near_limit or is_off:
+
+    def miss() -> list[list[int]]:
         coverage.mark_missed(slots)
+        _keep_states(runner, slots, step["hidden_states"], step["aux_hidden_states"])
         return no_drafts
+
+    if is_near_limit or is_off:
+        return miss()
     try:
         is_complete = _backfill(runner, coverage, common)
     except Exception:  # a stale draft cache costs acceptance, not correctness: serving continues
         logger.exception(
-            "Paceline: the backfill of the draft model's KV cache failed; the draft model now "
-            "runs in every step"
+            "Paceline: the backfill of the drafter's KV cache failed; the drafter now runs in "
+            "every step"
         )
         setattr(runner, _COVERAGE, None)
         return stock(runner, *arguments, **named)
     if not is_complete:
-        coverage.mark_missed(slots)
-        return no_drafts
+        return miss()
     proposal = stock(runner, *arguments, **named)
     coverage.mark_computed(slots)
     return proposal
@@ -120,16 +128,20 @@ def _coverage_of(runner: Any) -> DraftCoverage | None:
         if drafter_rests(runner.vllm_config, runner.kv_cache_config):
             # One block of the scheduler may be several blocks of the attention kernel.
             block_size = runner.drafter.block_size
-            [group] = runner.kv_cache_config.kv_cache_groups
-            num_tokens = runner.kv_cache_config.num_blocks * group.kv_cache_spec.block_size
-            coverage = DraftCoverage(num_tokens // block_size, block_size)
+            coverage = DraftCoverage(_num_slots(runner) // block_size, block_size)
         setattr(runner, _COVERAGE, coverage)
     found: DraftCoverage | None = getattr(runner, _COVERAGE)
     return found
 
 
+def _num_slots(runner: Any) -> int:
+    """Tokens that the KV cache holds."""
+    [group] = runner.kv_cache_config.kv_cache_groups
+    return int(runner.kv_cache_config.num_blocks * group.kv_cache_spec.block_size)
+
+
 def _backfill(runner: Any, coverage: DraftCoverage, common: Any) -> bool:
-    """Compute what the draft model missed of this step's requests; return whether all fits."""
+    """Compute what the drafter missed of this step's requests; return whether all fits."""
     query_lengths = np.diff(common.query_start_loc_cpu.numpy())
     num_rows = len(query_lengths)
     num_computed = common.seq_lens.numpy()[:num_rows] - query_lengths
@@ -137,11 +149,32 @@ def _backfill(runner: Any, coverage: DraftCoverage, common: Any) -> bool:
     if not gaps:
         return True
     taken = take_tokens(gaps, int(runner.drafter.input_ids.shape[0]))
-    coverage.mark_computed(_run_draft_model(runner, common, taken))
+    coverage.mark_computed(_run_drafter(runner, common, taken))
     return taken == gaps
 
 
-def _run_draft_model(runner: Any, common: Any, batch: Sequence[Gap]) -> Ints:
+def _keep_states(runner: Any, slots: Ints, hidden_states: Any, aux_hidden_states: Any) -> None:
+    """Keep what the head reads of the target for the tokens of a step; for a draft model, nothing.
+
+    `hidden_states`, and those of each layer in `aux_hidden_states`, have a row per token.
+    """
+    import torch
+
+    drafter = runner.drafter
+    if not drafter.pass_hidden_states_to_model:
+        return
+    num_tokens = len(slots)
+    read = hidden_states[:num_tokens]
+    if aux_hidden_states is not None:
+        read = torch.cat([states[:num_tokens] for states in aux_hidden_states], dim=-1)
+    combined = drafter.model.combine_hidden_states(read)
+    if not hasattr(runner, _KEPT):
+        setattr(runner, _KEPT, combined.new_empty(_num_slots(runner), combined.shape[-1]))
+    is_real = slots >= 0
+    getattr(runner, _KEPT)[torch.from_numpy(slots[is_real])] = combined[torch.from_numpy(is_real)]
+
+
+def _run_drafter(runner: Any, common: Any, batch: Sequence[Gap]) -> Ints:
     """Compute `batch` in one pass; return the cache slots it filled, one per token, in order.
 
     `common` is the attention metadata of the step, before its drafts change it in place.
@@ -160,7 +193,9 @@ def _run_draft_model(runner: Any, common: Any, batch: Sequence[Gap]) -> Ints:
     slots: Ints = (
         block_table[token_rows, positions // block_size] * block_size + positions % block_size
     )
-    token_ids = torch.from_numpy(runner.input_batch.token_ids_cpu[token_rows, positions])
+    # A head computes a position from its hidden state and the token that follows.
+    is_head = drafter.pass_hidden_states_to_model
+    token_ids = torch.from_numpy(runner.input_batch.token_ids_cpu[token_rows, positions + is_head])
     if drafter.use_heterogeneous_vocab:
         token_ids = drafter.vocab_mapping.map_target_to_draft_ids(token_ids)
     num_tokens = len(positions)
@@ -184,6 +219,8 @@ def _run_draft_model(runner: Any, common: Any, batch: Sequence[Gap]) -> Ints:
     _, per_layer = drafter.build_per_group_and_layer_attn_metadata(metadata)
     drafter.input_ids[:num_tokens] = token_ids
     drafter.positions[:num_tokens] = torch.from_numpy(positions)
+    if is_head:
+        drafter.hidden_states[:num_tokens] = getattr(runner, _KEPT)[slot_mapping]
     inputs, _ = drafter.build_model_inputs_first_pass(num_tokens, num_tokens, None)
     with set_forward_context(
         per_layer,
@@ -196,7 +233,7 @@ def _run_draft_model(runner: Any, common: Any, batch: Sequence[Gap]) -> Ints:
 
 
 def forget_coverage(worker: Any) -> None:
-    """In the worker: forget what the draft model missed, when all requests so far were trials."""
+    """In the worker: forget what the drafter missed, when all requests so far were trials."""
     vars(worker.model_runner).pop(_COVERAGE, None)
 
 
@@ -206,5 +243,5 @@ WRAPPERS = Wrappers(
         "vllm.v1.worker.gpu_model_runner:GPUModelRunner.propose_draft_token_ids": _propose,
         "vllm.v1.worker.gpu_model_runner:GPUModelRunner._input_fits_in_drafter": _input_fits,
     },
-    otherwise="The draft model runs in every step.",
+    otherwise="The drafter runs in every step.",
 )

@@ -1,0 +1,108 @@
+"""Generate the target's answers in vLLM: several times as fast as transformers, from some hundred
+prompts on.
+
+As in `generation`, nothing of the model's own generation settings applies. The same batch and seed
+give the same answers on the same machine and version of vLLM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from pathlib import Path
+from typing import Any
+
+from paceline.draft.interruption import StopRequest
+from paceline.draft.values import Answer, DraftError, EncodedPrompt, Sampling
+
+_KV_CACHE_BYTES = 4 * 1024**3
+"""Of an engine on CPUs. Chosen: a batch of 512 answers of SmolLM2-135M stays cached at 350 tokens
+each, prompts included, for the requests of what follows their ends."""
+_MAX_NUM_SEQS = 128
+"""On two CPU cores, 128 requests at once gave 656 tokens/s of SmolLM2-135M, and transformers 214
+with 32 and 263 with 96."""
+
+
+def load_engine(folder: Path, dtype: str, max_positions: int, seed: int) -> Any:
+    """An engine of vLLM in processes of its own; `stop_engine` ends them. DraftError without."""
+    try:
+        from vllm import LLM
+        from vllm.platforms import current_platform
+    except ImportError as error:
+        raise DraftError(f"--engine is vllm, which cannot be imported ({error})") from error
+    options: dict[str, Any] = {"max_num_seqs": _MAX_NUM_SEQS}
+    if current_platform.is_cpu():
+        options["kv_cache_memory_bytes"] = _KV_CACHE_BYTES
+    return LLM(
+        str(folder),
+        dtype=dtype,
+        seed=seed % 2**31,
+        max_model_len=max_positions,
+        generation_config="vllm",
+        disable_log_stats=True,
+        **options,
+    )
+
+
+def stop_engine(engine: Any) -> None:
+    """End its processes, which frees their memory."""
+    engine.llm_engine.engine_core.shutdown()
+
+
+def generate_in_engine(
+    engine: Any,
+    prompts: Sequence[EncodedPrompt],
+    sampling: Sampling,
+    *,
+    stop_ids: AbstractSet[int],
+    num_after_end: int,
+    seed: int,
+    stop: StopRequest,
+) -> list[Answer]:
+    """As `generation.generate_answers`. Raises Interrupted before and after the batch only.
+
+    What follows an answer's end is the text of a second request, whose prompt is the first with its
+    answer: vLLM stops there, or does not stop at all.
+    """
+    from vllm import SamplingParams
+
+    def params(index: int, max_tokens: int, stop_token_ids: list[int]) -> Any:
+        return SamplingParams(
+            temperature=sampling.temperature,
+            top_k=sampling.top_k,
+            top_p=sampling.top_p,
+            max_tokens=max_tokens,
+            stop_token_ids=stop_token_ids,
+            ignore_eos=True,
+            detokenize=False,
+            seed=None if sampling.is_greedy else (seed + index) % 2**63,
+        )
+
+    def texts_of(starts: Sequence[tuple[int, ...]], each: Sequence[Any]) -> list[tuple[int, ...]]:
+        found = engine.generate(
+            [{"prompt_token_ids": list(start)} for start in starts], list(each), use_tqdm=False
+        )
+        return [tuple(one.outputs[0].token_ids) for one in found]
+
+    stop.raise_if_set()
+    starts = [prompt.token_ids for prompt in prompts]
+    answers = texts_of(
+        starts,
+        [params(n, prompt.max_tokens, sorted(stop_ids)) for n, prompt in enumerate(prompts)],
+    )
+    stop.raise_if_set()
+    ends: list[tuple[int, ...]] = [()] * len(prompts)
+    if num_after_end:
+        ended = [(*start, *answer) for start, answer in zip(starts, answers, strict=True)]
+        ends = texts_of(ended, [params(n, num_after_end, []) for n in range(len(prompts))])
+    return [
+        Answer(
+            key=prompt.key,
+            conversation=prompt.conversation,
+            sampling=sampling,
+            prompt_ids=prompt.token_ids,
+            token_ids=(*answer, *end),
+            num_tokens=len(answer),
+        )
+        for prompt, answer, end in zip(prompts, answers, ends, strict=True)
+    ]

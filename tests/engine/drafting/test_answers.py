@@ -1,0 +1,72 @@
+"""Answers that vLLM generates for `paceline draft train` are those of transformers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from paceline.demo import target_path
+from paceline.draft.answers.engine_generation import generate_in_engine, load_engine, stop_engine
+from paceline.draft.answers.generation import generate_answers
+from paceline.draft.interruption import StopRequest
+from paceline.draft.models import load_model, load_tokenizer
+from paceline.draft.values import Answer, EncodedPrompt, Sampling
+
+pytestmark = pytest.mark.engine
+
+MAX_TOKENS, NUM_AFTER_END = 24, 3
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Any]:
+    engine = load_engine(target_path(), "float32", max_positions=128, seed=0)
+    yield engine
+    stop_engine(engine)
+
+
+@pytest.fixture(scope="module")
+def prompts() -> list[EncodedPrompt]:
+    tokenizer = load_tokenizer(target_path())
+    texts = ["import os\n", "def read(path):\n", "class Queue:\n    def put("]
+    return [
+        EncodedPrompt(text, text, tuple(tokenizer(text)["input_ids"]), MAX_TOKENS) for text in texts
+    ]
+
+
+def answers_of(
+    generate: Any, model: Any, prompts: list[EncodedPrompt], sampling: Sampling, seed: int = 0
+) -> list[Answer]:
+    found: list[Answer] = generate(
+        model,
+        prompts,
+        sampling,
+        stop_ids={stop_of(prompts)},
+        num_after_end=NUM_AFTER_END,
+        seed=seed,
+        stop=StopRequest(),
+    )
+    return found
+
+
+def stop_of(prompts: list[EncodedPrompt]) -> int:
+    """The last token of the first prompt, a line break, ends answers, some after a few tokens."""
+    return prompts[0].token_ids[-1]
+
+
+def test_greedy_answers_end_and_continue_as_those_of_transformers(
+    engine: Any, prompts: list[EncodedPrompt]
+) -> None:
+    target = load_model(target_path(), torch.float32, torch.device("cpu"))
+    served = answers_of(generate_in_engine, engine, prompts, Sampling(0.0))
+    assert served == answers_of(generate_answers, target, prompts, Sampling(0.0))
+    assert any(answer.num_tokens < MAX_TOKENS for answer in served)
+
+
+def test_sampled_answers_follow_the_seed(engine: Any, prompts: list[EncodedPrompt]) -> None:
+    first, again, other = (
+        answers_of(generate_in_engine, engine, prompts, Sampling(1.0), seed) for seed in (0, 0, 9)
+    )
+    assert first == again != other

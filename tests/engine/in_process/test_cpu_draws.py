@@ -1,0 +1,117 @@
+"""Tokens that are drawn by one uniform number per row have the law of the probabilities."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from paceline.engine.fixes.cpu_draws import WRAPPERS, draw_by_cumulation
+
+pytestmark = pytest.mark.engine
+
+DRAFTS, RECOVERED = WRAPPERS.methods.values()
+
+
+def never(*_: Any) -> Any:
+    raise AssertionError("the stock function was called")
+
+
+def sampling(temperature: list[float], generators: dict[int, torch.Generator]) -> Any:
+    """A batch with sampled requests."""
+    return SimpleNamespace(
+        all_greedy=False,
+        all_random=min(temperature) > 0,
+        temperature=torch.tensor(temperature),
+        generators=generators,
+    )
+
+
+def test_an_index_is_the_first_whose_cumulated_weight_exceeds_the_number() -> None:
+    """Weights 1, 0, 2, 1 of 4: bounds at 0.25, 0.25, 0.75 and 1; the second is never drawn."""
+    weights = torch.tensor([[1.0, 0.0, 2.0, 1.0]]).expand(6, -1)
+    uniform = torch.tensor([0.0, 0.24, 0.25, 0.74, 0.75, 1 - 2**-24])
+    assert draw_by_cumulation(weights, uniform).tolist() == [0, 0, 2, 2, 3, 3]
+
+
+@pytest.mark.parametrize("size", [3, 49_152])
+def test_no_number_draws_a_token_without_weight(size: int) -> None:
+    """The last token that has weight is drawn by the largest number, also where sums round."""
+    weights = torch.full((1, size), 0.1)
+    weights[0, -2:] = 0.0
+    assert draw_by_cumulation(weights, torch.tensor([1 - 2**-24])).item() == size - 3
+    weights[0, 0] = 0.0
+    assert draw_by_cumulation(weights, torch.tensor([0.0])).item() == (1 if size > 3 else size - 1)
+
+
+def test_a_row_without_weight_gives_an_index_of_the_vocabulary() -> None:
+    assert draw_by_cumulation(torch.zeros(1, 4), torch.tensor([0.5])).item() == 3
+
+
+def test_drafts_follow_their_temperature_and_greedy_rows_their_largest_logit() -> None:
+    """Logits 0 and ln 3 at temperature 1: a quarter and three quarters; at 0.5: 1 and 9 of 10."""
+    torch.manual_seed(0)
+    rows = 30_000
+    logits = torch.tensor([0.0, torch.tensor(3.0).log()]).expand(3 * rows, -1).clone()
+    temperature = [1.0] * rows + [0.5] * rows + [0.0] * rows
+    token_ids, probs = DRAFTS(never, logits, sampling(temperature, {}))
+    warm, cool, greedy = (part.float().mean().item() for part in token_ids.split(rows))
+    assert warm == pytest.approx(0.75, abs=0.01)
+    assert cool == pytest.approx(0.9, abs=0.01)
+    assert greedy == 1.0
+    assert probs[0].tolist() == pytest.approx([0.25, 0.75])
+    assert probs[rows].tolist() == pytest.approx([0.1, 0.9])
+
+
+def recovered(draft_probs: Any, target_probs: Any, drafts: list[int], counts: list[int],
+              generators: dict[int, torch.Generator] | None = None) -> Any:  # fmt: skip
+    return RECOVERED(
+        never,
+        max(counts),
+        counts,
+        torch.tensor(counts).cumsum(0),
+        torch.tensor(drafts, dtype=torch.int32),
+        draft_probs,
+        target_probs,
+        sampling([1.0] * len(counts), generators or {}),
+        torch.device("cpu"),
+    )
+
+
+def test_a_rejected_draft_is_replaced_in_proportion_to_what_the_target_has_more() -> None:
+    """Target 0.2, 0.5, 0.3 and draft 0.6, 0.3, 0.1 leave 0, 0.2, 0.2."""
+    torch.manual_seed(0)
+    rows = 20_000
+    target = torch.tensor([0.2, 0.5, 0.3]).expand(rows, -1)
+    draft = torch.tensor([0.6, 0.3, 0.1]).expand(rows, -1)
+    counts = recovered(draft, target, [0] * rows, [1] * rows).bincount(minlength=3)
+    assert counts[0] == 0
+    assert counts[1] / rows == pytest.approx(0.5, abs=0.012)
+
+
+def test_without_draft_probabilities_any_other_token_replaces_the_draft() -> None:
+    """Target 0.2, 0.5, 0.3 without token 1: 0.4 and 0.6. A padded draft, -1, does no harm."""
+    torch.manual_seed(0)
+    rows = 20_000
+    target = torch.tensor([0.2, 0.5, 0.3]).expand(rows, -1)
+    counts = recovered(None, target, [1] * (rows - 1) + [-1], [1] * rows).bincount(minlength=3)
+    assert counts[1] <= 1
+    assert counts[0] / rows == pytest.approx(0.4, abs=0.012)
+
+
+def test_a_seed_decides_and_is_not_used_without_drafts() -> None:
+    """Two requests with a seed, of which the second has no draft; the first has two."""
+    target = torch.rand(2, 1000).softmax(-1)
+    draft = torch.rand(2, 1000).softmax(-1)
+
+    def draw() -> tuple[list[int], Any]:
+        generators = {row: torch.Generator().manual_seed(7) for row in (0, 1)}
+        found = recovered(draft, target, [3, 4], [2, 0], generators)
+        return found.tolist(), generators[1].get_state()
+
+    first, untouched = draw()
+    torch.rand(5)  # the default generator does not matter
+    assert draw()[0] == first
+    assert torch.equal(untouched, torch.Generator().manual_seed(7).get_state())
