@@ -12,7 +12,7 @@ MODULES = (
     "paceline.bench.compare.signed_rank",
     "paceline.bench.quick.estimate",
     "paceline.bench.quick.gain_ratio",
-    "paceline.bench.quick.governor_settings",
+    "paceline.bench.governor.settings",
     "paceline.bench.quick.levels",
     "paceline.bench.report.axis",
     "paceline.bench.report.text",

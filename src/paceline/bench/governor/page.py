@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 from yarl import URL
 
-from paceline.bench.quick.governor_settings import SwitchUnavailable, states_by_name
+from paceline.bench.governor.settings import SwitchUnavailable, states_by_name
 
 _TIMEOUT = aiohttp.ClientTimeout(total=5)
 _MAX_ANSWER_BYTES = 8 * 2**20

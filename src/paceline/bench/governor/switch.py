@@ -17,8 +17,8 @@ import aiohttp
 import click
 from yarl import URL
 
-from paceline.bench.quick.governor_page import GovernorPage
-from paceline.bench.quick.governor_settings import (
+from paceline.bench.governor.page import GovernorPage
+from paceline.bench.governor.settings import (
     ChangedByOther,
     RestoreFailed,
     Setting,

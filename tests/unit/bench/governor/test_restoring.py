@@ -9,15 +9,16 @@ import aiohttp
 import pytest
 from yarl import URL
 
-from paceline.bench.quick import governor_page, governor_switch
-from paceline.bench.quick.governor_switch import (
+from paceline.bench.governor import page as governor_page
+from paceline.bench.governor import switch as governor_switch
+from paceline.bench.governor.switch import (
     ChangedByOther,
     GovernorSwitch,
     RestoreFailed,
     SwitchUnavailable,
     switchable_governor,
 )
-from unit.bench.quick.governed_fleet import GOODPUT, GovernedFleet
+from unit.bench.governor.governed_fleet import GOODPUT, GovernedFleet
 
 OFF = {"policy": "fixed", "policy_parameters": {"draft_length": 0}, "draft_length": 0}
 
