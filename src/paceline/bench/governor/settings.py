@@ -1,19 +1,23 @@
 """What is set on the governors, and what restores it. Pure: from the admin port's answers.
 
 A state's `draft_length` is the last plan, which request caps, the ceiling and errors change. What
-was set is `policy` with `policy_parameters`.
+was set is `policy` with `policy_parameters`, and `ceiling`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, replace
 from typing import Any
 
 
 class SwitchUnavailable(Exception):
     """Speculation cannot be switched. The message says why."""
+
+
+class SettingRefused(SwitchUnavailable):
+    """The server does not accept this setting. The message is the server's."""
 
 
 class ChangedByOther(SwitchUnavailable):
@@ -26,37 +30,83 @@ class RestoreFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A policy with the parameters that were given at run time, as canonical JSON."""
+    """A policy, its parameters that were given at run time as canonical JSON, and a ceiling."""
 
     policy: str
     parameters: str = "{}"
+    ceiling: int | None = None
+    """None where the server reports none."""
 
-    def change(self) -> dict[str, object]:
-        """The body of PATCH /admin/governor that sets it.
+    @property
+    def is_off(self) -> bool:
+        """Whether it never drafts.
 
-        >>> Setting("fixed", '{"draft_length": 3}').change()
+        >>> Setting("fixed", '{"draft_length": 0}').is_off, Setting("goodput", ceiling=4).is_off
+        (True, False)
+        """
+        length = json.loads(self.parameters).get("draft_length")
+        return self.policy == "off" or (self.policy == "fixed" and length == 0) or self.ceiling == 0
+
+    def after(self, change: Mapping[str, Any]) -> Setting:
+        """What is in force after a change of the policy, of the draft length or of the ceiling.
+
+        >>> Setting("goodput", ceiling=8).after({"draft_length": 0})
+        Setting(policy='fixed', parameters='{"draft_length": 0}', ceiling=8)
+        >>> Setting("goodput", ceiling=8).after({"ceiling": 2})
+        Setting(policy='goodput', parameters='{}', ceiling=2)
+        """
+        ceiling = change.get("ceiling", self.ceiling)
+        if "draft_length" in change:
+            return _setting("fixed", {"draft_length": change["draft_length"]}, ceiling)
+        if "policy" in change:
+            return _setting(change["policy"], change.get("policy_parameters", {}), ceiling)
+        return replace(self, ceiling=ceiling)
+
+    def change(self, *, has_ceiling: bool = False) -> dict[str, object]:
+        """The body of PATCH /admin/governor that sets it; with `has_ceiling` the ceiling too.
+
+        >>> Setting("fixed", '{"draft_length": 3}', ceiling=4).change()
         {'draft_length': 3}
-        >>> Setting("goodput").change()
-        {'policy': 'goodput'}
+        >>> Setting("goodput", ceiling=4).change(has_ceiling=True)
+        {'policy': 'goodput', 'ceiling': 4}
+
+        An engine refuses a `draft_length` above the ceiling, but keeps one that was set before:
+
+        >>> Setting("fixed", '{"draft_length": 3}', ceiling=2).change()
+        {'policy': 'fixed', 'policy_parameters': {'draft_length': 3}}
         """
         parameters = json.loads(self.parameters)
-        if self.policy == "fixed" and set(parameters) == {"draft_length"}:
-            return dict(parameters)
-        return {
-            "policy": self.policy,
-            **({"policy_parameters": parameters} if parameters else {}),
-        }
+        change: dict[str, object] = {"policy": self.policy}
+        if self._is_length_within_ceiling(parameters):
+            change = dict(parameters)
+        elif parameters:
+            change["policy_parameters"] = parameters
+        if has_ceiling and self.ceiling is not None:
+            change["ceiling"] = self.ceiling
+        return change
+
+    def _is_length_within_ceiling(self, parameters: Mapping[str, Any]) -> bool:
+        if self.policy != "fixed" or set(parameters) != {"draft_length"}:
+            return False
+        length = parameters["draft_length"]
+        return self.ceiling is None or (type(length) is int and length <= self.ceiling)
 
 
-def setting_after(change: Mapping[str, Any]) -> Setting:
-    """What is in force after a change of the policy or of the draft length.
+def setting_to_restore(now: Setting, original: Setting, ours: Set[Setting]) -> Setting:
+    """The original, except for a policy or a ceiling that is in none of `ours`: another set it.
 
-    >>> setting_after({"draft_length": 0})
-    Setting(policy='fixed', parameters='{"draft_length": 0}')
+    >>> off = Setting("goodput", ceiling=8).after({"draft_length": 0})
+    >>> lowered_by_other = off.after({"ceiling": 2})
+    >>> setting_to_restore(lowered_by_other, Setting("goodput", ceiling=8), {off})
+    Setting(policy='goodput', parameters='{}', ceiling=2)
     """
-    if "draft_length" in change:
-        return _setting("fixed", {"draft_length": change["draft_length"]})
-    return _setting(change["policy"], change.get("policy_parameters", {}))
+    ours = {original, *ours}
+    is_policy_ours = (now.policy, now.parameters) in {(one.policy, one.parameters) for one in ours}
+    is_ceiling_ours = now.ceiling in {one.ceiling for one in ours}
+    return replace(
+        original if is_policy_ours else now,
+        ceiling=original.ceiling if is_ceiling_ours else now.ceiling,
+    )
 
 
 def setting_of(state: Mapping[str, Any]) -> Setting | None:
@@ -68,11 +118,12 @@ def setting_of(state: Mapping[str, Any]) -> Setting | None:
     parameters = state.get("policy_parameters")
     if not isinstance(parameters, dict):
         return None
-    return _setting(str(state["policy"]), parameters)
+    ceiling = state.get("ceiling")
+    return _setting(str(state["policy"]), parameters, ceiling if type(ceiling) is int else None)
 
 
-def _setting(policy: str, parameters: Mapping[str, Any]) -> Setting:
-    return Setting(policy, json.dumps(parameters, sort_keys=True))
+def _setting(policy: str, parameters: Mapping[str, Any], ceiling: int | None) -> Setting:
+    return Setting(policy, json.dumps(parameters, sort_keys=True), ceiling)
 
 
 def states_by_name(document: object) -> dict[str, Mapping[str, Any] | str]:
