@@ -88,9 +88,10 @@ class GovernorSwitch:
                 )
             self._originals[name] = setting
         if not self._originals:
+            reasons = "".join(f"; {name}: {reason}" for name, reason in self.left_out.items())
             raise SwitchUnavailable(
                 f"{self._page.url} reports no governor"
-                f"{'' if model is None else f' of {model}'}: the server does not draft"
+                f"{'' if model is None else f' of {model}'}: the server does not draft{reasons}"
             )
         self._possible = {name: {one} for name, one in self._originals.items()}
 

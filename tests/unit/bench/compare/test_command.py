@@ -187,7 +187,16 @@ def test_a_late_load_generator_leaves_it_undecided(
         (["http://h:1", "http://h:2", "--confidence", "1"], "not in the range"),
         (["http://h:1", "http://h:2", "--extra-body", "[1]"], "must be a JSON object"),
         (["http://h:1", "http://h:2", "--json", "absent/r.json"], "folder that does not exist"),
-        (["http://h:1"], "Missing argument"),
+        ([], "Missing argument"),
+        (["http://h:1"], "two settings of A, such as --settings off on"),
+        (["http://h:1", "http://h:2", "--settings", "off", "on"], "two settings of one server, A"),
+        (["http://h:1", "--settings", "off", "of"], "B is 'of'; it must be off, on"),
+        (["http://h:1", "--settings", "off", "on", "--admin-url", "8001"], "must look like"),
+        (["http://h:1", "http://h:2", "--admin-url", "http://h:3"], "without --settings"),
+        (
+            ["pyproject.toml", "--settings", "off", "on", "--admin-url", "http://h:3"],
+            "pyproject.toml is served with an admin port",
+        ),
     ],
 )
 def test_wrong_usage_exits_with_2_and_says_what_is_allowed(words: list[str], message: str) -> None:
