@@ -209,3 +209,16 @@ def test_an_absent_server_is_an_error_that_names_it() -> None:
     result = invoke("http://127.0.0.1:1", "http://127.0.0.1:1")
     assert result.exit_code == 1
     assert "cannot read http://127.0.0.1:1/v1/models" in result.output
+
+
+def test_a_served_configuration_without_a_governor_has_no_settings(tmp_path: Path) -> None:
+    """Its only replica is a mock server, which it does not control."""
+    with spawn_mock_vllm("--tpot-ms", "1") as replica:
+        file = tmp_path / "one.yaml"
+        file.write_text(
+            f"engine: {{replicas: 0}}\nreplicas:\n  - {{url: '{replica.url}', name: r}}\n"
+        )
+        result = invoke(str(file), "--settings", "off", "on")
+    assert result.exit_code == 1
+    assert "the settings cannot be switched: http://127.0.0.1:" in result.output
+    assert "the server does not draft; r: the replica has no control channel" in result.output
