@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 from yarl import URL
 
-from paceline.bench.quick.governor_switch import RestoreFailed, serves_model
+from paceline.bench.governor.switch import RestoreFailed, serves_model
 from paceline.bench.run.config import BenchError
 from paceline.bench.run.server import fetch_version
 from paceline.config.tree import DEFAULT_MAX_PAUSE_MS

@@ -8,11 +8,12 @@ import importlib
 import pytest
 
 MODULES = (
+    "paceline.bench.compare.arm_settings",
     "paceline.bench.compare.block_load",
     "paceline.bench.compare.signed_rank",
+    "paceline.bench.governor.settings",
     "paceline.bench.quick.estimate",
     "paceline.bench.quick.gain_ratio",
-    "paceline.bench.quick.governor_settings",
     "paceline.bench.quick.levels",
     "paceline.bench.report.axis",
     "paceline.bench.report.text",

@@ -14,7 +14,7 @@ from yarl import URL
 
 from paceline.doctor.diagnosing import DoctorConfig
 from paceline.doctor.probing.settings import ProbeSettings
-from unit.bench.quick.governed_server import GovernedServer
+from unit.bench.governor.governed_server import GovernedServer
 from unit.doctor.gateways import page
 
 

@@ -7,7 +7,7 @@ second pass over the same prompts is not answered from the cache of the first.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from paceline.bench.compare.block_load import BlockLoad, choose_num_requests
@@ -22,16 +22,23 @@ _PILOT_WAVES = 2
 """Requests of the pilot per slot: the first wave also warms the server up."""
 
 
+async def _as_it_is() -> None:
+    """Leave the server as it is."""
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """One arm's server."""
 
     client: StreamingClient
     model: str
+    switch: Callable[[], Awaitable[None]] = _as_it_is
+    """Gives the server the arm's setting; before every block, also after a block of the same arm.
+    Raises BenchError or SwitchUnavailable."""
 
 
 class HttpBlockRunner:
-    """A `BlockRunner` for two live servers."""
+    """A `BlockRunner` for two live servers, or two settings of one."""
 
     def __init__(
         self,
@@ -66,6 +73,7 @@ class HttpBlockRunner:
 
     async def run(self, arm: Arm, round_index: int, position: int) -> Block:
         """See `BlockRunner`."""
+        await self._targets[arm].switch()
         started_s = self._clock() - self._start_s
         specs = self._specs(arm, round_index, f"{round_index}-{position}")
         records = await self._send(arm, specs, round_index)
@@ -85,6 +93,7 @@ class HttpBlockRunner:
         slots = self._load.concurrency or 1
         pilot = replace(self._load, num_requests=slots * _PILOT_WAVES)
         target = self._targets[arm]
+        await target.switch()
         specs = pilot.specs(0, target.model, self._salt_field("pilot"))
         records = await run_closed_loop(
             target.client, iter(specs), slots, None, self._clock, _ignore

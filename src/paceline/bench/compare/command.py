@@ -15,7 +15,7 @@ from paceline.bench import options
 from paceline.finite_float import FiniteFloat
 from paceline.option_types import ABOVE_0, JSON_FILE, OUTPUT_FILE, refuse_unwritable_file
 from paceline.printable import printable
-from paceline.server_options import MODEL, api_key_option
+from paceline.server_options import MODEL, admin_key_option, api_key_option, read_address
 from paceline.strict_files import load_json
 from paceline.workloads import WorkloadError
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from paceline.bench.compare.measure import Comparison
 
 _EXIT_UNDECIDED = 3
+_EXIT_NOT_RESTORED = 4
 _EXIT_INTERRUPTED = 130
 _EXAMPLES = """\b
 Examples:
@@ -31,6 +32,10 @@ Examples:
       Which of two servers is faster, with one request in flight
   paceline bench compare today.yaml tomorrow.yaml --concurrency 8 --json compare.json
       Two configurations, which the comparison serves itself
+  paceline bench compare http://127.0.0.1:8000 --settings off on
+      What speculation gains on the Paceline that runs there
+  paceline bench compare http://127.0.0.1:8000 --settings draft_length=2 draft_length=4
+  paceline bench compare http://127.0.0.1:8000 --settings on ceiling=4 --concurrency 16
   paceline bench compare A_URL B_URL --rate 4 --figure ttft_ms --prompts mine.jsonl
       Time to first token under Poisson arrivals, with your own prompts
   paceline bench compare http://127.0.0.1:8000 http://127.0.0.1:8000
@@ -43,14 +48,30 @@ Examples:
     help=(
         "Find out whether server B is faster than server A. A and B are URLs of OpenAI-compatible "
         "servers, or paceline.yaml files, which are served for the comparison.\n\n"
-        "Both run at once and take turns every few seconds with the same requests. The comparison "
-        "ends when the difference is clear or after --max-minutes. It also compares A with itself "
-        "over the same time. Exit codes: 0 decided, 3 undecided, 1 failed, 2 wrong usage."
+        "With --settings, find out whether one Paceline server, A, is faster with one setting of "
+        "its governors than with another. They are switched before every block, on all replicas "
+        "of the model and for all clients, and set back at the end, also after Ctrl-C.\n\n"
+        "Both take turns every few seconds with the same requests. The comparison ends when the "
+        "difference is clear or after --max-minutes. It also compares A with itself over the same "
+        "time. Exit codes: 0 decided, 3 undecided, 1 failed, 2 wrong usage, 4 a governor could not "
+        "be set back."
     ),
     epilog=_EXAMPLES,
 )
 @click.argument("a")
-@click.argument("b")
+@click.argument("b", required=False)
+@click.option(
+    "--settings",
+    nargs=2,
+    metavar="SETTING_A SETTING_B",
+    help="Compare two settings of the server A, a Paceline. Each is off, on (as the server is set "
+    "now), or some of policy=NAME, draft_length=N and ceiling=N, joined by commas.",
+)
+@click.option(
+    "--admin-url",
+    help="Admin port of A, with --settings.  [default: port 8001 of the host of A]",
+)
+@admin_key_option("Key of the admin port, with the role operate or admin.")
 @click.option(
     "--max-minutes",
     type=ABOVE_0,
@@ -111,8 +132,9 @@ Examples:
 @click.option("--html", "html_file", type=OUTPUT_FILE, help="Write a page for readers here.")
 def compare_command(
     a: str,
-    b: str,
+    b: str | None,
     api_key: str | None,
+    admin_key: str | None,
     json_file: str | None,
     html_file: str | None,
     **settings: Any,
@@ -120,7 +142,7 @@ def compare_command(
     """Parse, compare, show and write; the exit code says whether it is decided."""
     for flag, file in (("--json", json_file), ("--html", html_file)):
         refuse_unwritable_file(flag, file)
-    comparison = _carry_out(_parse_config(a, b, settings), api_key)
+    comparison = _carry_out(_parse_config(a, b, settings), api_key, admin_key)
 
     from paceline.bench.compare.report import render_document, render_lines, verdict_of
     from paceline.bench.compare.verdict import Verdict
@@ -134,13 +156,15 @@ def compare_command(
         write_document(Path(json_file), document)
     if html_file is not None:
         write_report(Path(html_file), document)
+    if comparison.restore_failure is not None:
+        sys.exit(_EXIT_NOT_RESTORED)
     if comparison.is_interrupted:
         sys.exit(_EXIT_INTERRUPTED)
     verdict, _ = verdict_of(comparison)
     sys.exit(_EXIT_UNDECIDED if verdict is Verdict.UNDECIDED else 0)
 
 
-def _parse_config(a: str, b: str, settings: dict[str, Any]) -> CompareConfig:
+def _parse_config(a: str, b: str | None, settings: dict[str, Any]) -> CompareConfig:
     from paceline.bench.compare.config import CompareConfig, check_subject
     from paceline.bench.compare.contrasts import Figure
     from paceline.bench.run.config import BenchError
@@ -150,9 +174,11 @@ def _parse_config(a: str, b: str, settings: dict[str, Any]) -> CompareConfig:
         settings["concurrency"] = 1
     try:
         check_subject("A", a)
-        check_subject("B", b)
+        if b is not None:
+            check_subject("B", b)
     except BenchError as error:
         raise click.UsageError(str(error)) from error
+    _check_settings(a, b, settings["settings"], settings["admin_url"])
     figure = settings.pop("figure")
     return CompareConfig(
         a=a,
@@ -162,6 +188,39 @@ def _parse_config(a: str, b: str, settings: dict[str, Any]) -> CompareConfig:
         extra_body=_parse_extra_body(settings.pop("extra_body")),
         **settings,
     )
+
+
+def _check_settings(
+    a: str, b: str | None, settings: tuple[str, str] | None, admin_url: str | None
+) -> None:
+    """Raise `click.UsageError` unless there are two servers, or two settings of one."""
+    from paceline.bench.compare.arm_settings import parse_setting
+    from paceline.bench.compare.config import is_url
+
+    if settings is None:
+        if b is None:
+            raise click.UsageError(
+                "Only A is given: give a second server or paceline.yaml too, or two settings of "
+                "A, such as --settings off on."
+            )
+        if admin_url is not None:
+            raise click.UsageError("--admin-url is given without --settings, which it is for.")
+        return
+    if b is not None:
+        raise click.UsageError(
+            f"--settings compares two settings of one server, A; leave {b!r} or --settings out."
+        )
+    if admin_url is not None and not is_url(a):
+        raise click.UsageError(
+            f"--admin-url is given, but {a} is served with an admin port that the comparison "
+            "chooses; leave it out."
+        )
+    read_address("--admin-url", admin_url)
+    for name, text in zip("AB", settings, strict=True):
+        try:
+            parse_setting(text)
+        except ValueError as error:
+            raise click.UsageError(f"--settings: {name} is {error}.") from error
 
 
 def _parse_extra_body(text: str | None) -> dict[str, Any]:
@@ -174,7 +233,7 @@ def _parse_extra_body(text: str | None) -> dict[str, Any]:
     return extra_body
 
 
-def _carry_out(config: CompareConfig, api_key: str | None) -> Comparison:
+def _carry_out(config: CompareConfig, api_key: str | None, admin_key: str | None) -> Comparison:
     """The comparison, partial after Ctrl-C or SIGTERM."""
     import asyncio
 
@@ -191,7 +250,7 @@ def _carry_out(config: CompareConfig, api_key: str | None) -> Comparison:
             round_progress() as on_round,
             client_loop() as runner,
         ):
-            runner.run(cancelled_by_signals(compare(comparison, api_key, on_round)))
+            runner.run(cancelled_by_signals(compare(comparison, api_key, admin_key, on_round)))
     except (KeyboardInterrupt, asyncio.CancelledError):
         is_interrupted = True
     except (BenchError, WorkloadError) as error:

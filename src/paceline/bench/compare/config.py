@@ -7,9 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from paceline.bench.compare.contrasts import Figure
+from paceline.bench.compare.contrasts import Arm, Figure
 from paceline.bench.run.config import BenchError, parse_server_url
 from paceline.workloads import load_workload
+
+ADMIN_PORT = 8001
+"""Of `paceline serve` by default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +21,12 @@ class CompareConfig:
 
     a: str
     """URL of a server, or the path of a paceline.yaml that the comparison serves itself."""
-    b: str
+    b: str | None
+    """None: the same server as A, with another setting."""
+    settings: tuple[str, str] | None = None
+    """Of A and of B, as `arm_settings` reads them; None where A and B are two servers."""
+    admin_url: str | None = None
+    """With `settings`; None: `ADMIN_PORT` of the host of A."""
     model: str | None = None
     """None: the first that each server lists."""
     workload: str = "mixed"
@@ -48,6 +56,8 @@ class CompareConfig:
     def __post_init__(self) -> None:
         if (self.concurrency is None) == (self.rate_per_s is None):
             raise ValueError("give either a concurrency (closed loop) or a rate (open loop)")
+        if (self.b is None) == (self.settings is None):
+            raise ValueError("give either two servers or two settings of one")
 
     @property
     def primary(self) -> Figure:
@@ -55,6 +65,16 @@ class CompareConfig:
         if self.figure is not None:
             return self.figure
         return Figure.OUTPUT_TOKENS_PER_S if self.rate_per_s is None else Figure.TPOT_MS
+
+    @property
+    def settings_by_arm(self) -> dict[Arm, str]:
+        """Empty where A and B are two servers."""
+        return {} if self.settings is None else dict(zip(Arm, self.settings, strict=True))
+
+    @property
+    def admin_address(self) -> str:
+        """Of the admin port where A is a server's URL."""
+        return self.admin_url or str(parse_server_url(self.a).with_port(ADMIN_PORT))
 
     @property
     def effective_temperature(self) -> float:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import dataclasses
+import functools
 import tempfile
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,10 +26,12 @@ from paceline.bench.compare.campaign import (
 )
 from paceline.bench.compare.config import CompareConfig, is_url
 from paceline.bench.compare.contrasts import Arm
-from paceline.bench.compare.servers import serving
+from paceline.bench.compare.servers import ServerAddresses, serving
+from paceline.bench.compare.switching import ArmSwitch, switchable_arms
+from paceline.bench.governor.switch import RestoreFailed
 from paceline.bench.load.client import StreamingClient
 from paceline.bench.results.environment import Environment, describe_environment
-from paceline.bench.run.config import parse_server_url
+from paceline.bench.run.config import BenchError, parse_server_url
 from paceline.bench.run.server import fetch_model, fetch_version
 from paceline.workloads import (
     Prompt,
@@ -48,6 +52,10 @@ class ArmIdentity:
     model: str
     vllm: str | None
     """As the server reports it."""
+    setting: str | None = None
+    """As given; None where each arm is a server of its own."""
+    governors: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    """By replica what the setting is there, as PATCH /admin/governor takes it."""
 
 
 @dataclass(slots=True)
@@ -60,21 +68,45 @@ class Comparison:
     arms: dict[Arm, ArmIdentity] = field(default_factory=dict)
     num_requests_per_block: int | None = None
     is_interrupted: bool = False
+    restore_failure: str | None = None
+    """Which governors keep a setting of an arm, and the commands that restore them."""
     notes: list[str] = field(default_factory=list)
 
 
 async def compare(
-    comparison: Comparison, api_key: str | None, on_round: Callable[[Campaign], None]
+    comparison: Comparison,
+    api_key: str | None,
+    admin_key: str | None,
+    on_round: Callable[[Campaign], None],
 ) -> None:
     """Carry out the comparison and fill it in.
 
-    Raises BenchError or WorkloadError if it cannot take place. Cancellation stops the servers that
-    were started and leaves in `comparison` what was measured.
+    Raises BenchError or WorkloadError if it cannot take place. Cancellation sets the governors back
+    that were switched, stops the servers that were started, and leaves in `comparison` what was
+    measured.
     """
+    try:
+        await _compare(comparison, api_key, admin_key, on_round)
+    except RestoreFailed as failure:
+        comparison.restore_failure = str(failure)
+        if failure.__context__ is not None:  # the reason why the comparison ended early
+            raise BenchError(str(failure.__context__)) from failure
+    except asyncio.CancelledError as cancellation:
+        if isinstance(cancellation.__cause__, RestoreFailed):
+            comparison.restore_failure = str(cancellation.__cause__)
+        raise
+
+
+async def _compare(
+    comparison: Comparison,
+    api_key: str | None,
+    admin_key: str | None,
+    on_round: Callable[[Campaign], None],
+) -> None:
     config = comparison.config
     prompts = _load_prompts(config)
     async with contextlib.AsyncExitStack() as stack:
-        urls = await stack.enter_async_context(_urls(config))
+        servers = await stack.enter_async_context(_servers(config))
         session = await stack.enter_async_context(
             aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0),
@@ -82,16 +114,20 @@ async def compare(
                 read_bufsize=2**20,
             )
         )
-        targets = {}
-        for arm, subject in ((Arm.A, config.a), (Arm.B, config.b)):
-            server = parse_server_url(urls[arm])
-            model = config.model or await fetch_model(session, server, api_key)
-            client = StreamingClient(session, server, api_key, config.timeout_s)
-            targets[arm] = Target(client, model)
-            version = await fetch_version(session, server)
-            comparison.arms[arm] = ArmIdentity(subject, urls[arm], model, version)
+        targets = await _targets(comparison, servers, session, api_key)
+        switch = None
+        if config.settings is not None:
+            admin = parse_server_url(servers[Arm.A].admin_url)
+            switch = await stack.enter_async_context(
+                switchable_arms(
+                    session, admin, admin_key, targets[Arm.A].model, config.settings_by_arm
+                )
+            )
+            targets = _switched_targets(comparison, targets, switch)
         runner = HttpBlockRunner(targets, _block_load(config, prompts), f"compare-{uuid.uuid4()}")
         await runner.prepare(config.block_s)
+        if switch is not None:
+            await switch.check_same_server(servers[Arm.A].url)
         comparison.num_requests_per_block = runner.num_requests
         if not runner.salts_cache:
             comparison.notes.append(
@@ -120,6 +156,10 @@ def finish(comparison: Comparison, *, is_interrupted: bool) -> None:
     if is_interrupted:
         judge_interrupted(campaign_settings(comparison.config), comparison.campaign)
         comparison.notes.append("interrupted before the planned end; the figures are partial")
+    if comparison.restore_failure is not None:
+        comparison.notes.append(
+            "governors keep the setting of an arm; stderr has the commands that set them back"
+        )
     late_ms = _late_ms(comparison.campaign)
     if late_ms is not None and late_ms > comparison.config.max_dispatch_delay_ms:
         comparison.notes.append(
@@ -148,18 +188,55 @@ def _late_ms(campaign: Campaign) -> float | None:
 
 
 @contextlib.asynccontextmanager
-async def _urls(config: CompareConfig) -> AsyncIterator[dict[Arm, str]]:
-    """The addresses of both arms. Configurations are served as long as the context lasts."""
+async def _servers(config: CompareConfig) -> AsyncIterator[dict[Arm, ServerAddresses]]:
+    """The servers of both arms. Configurations are served as long as the context lasts."""
     with tempfile.TemporaryDirectory(prefix="bench-compare-") as folder:
         async with contextlib.AsyncExitStack() as stack:
-            urls = {}
+            servers: dict[Arm, ServerAddresses] = {}
             for arm, subject in ((Arm.A, config.a), (Arm.B, config.b)):
-                urls[arm] = subject
-                if not is_url(subject):
-                    urls[arm] = await stack.enter_async_context(
+                if subject is None:
+                    servers[arm] = servers[Arm.A]
+                elif is_url(subject):
+                    servers[arm] = ServerAddresses(subject, config.admin_address)
+                else:
+                    servers[arm] = await stack.enter_async_context(
                         serving(arm.upper(), Path(subject), Path(folder), config.start_timeout_s)
                     )
-            yield urls
+            yield servers
+
+
+async def _targets(
+    comparison: Comparison,
+    servers: Mapping[Arm, ServerAddresses],
+    session: aiohttp.ClientSession,
+    api_key: str | None,
+) -> dict[Arm, Target]:
+    """What both arms send to; also notes who they are."""
+    config = comparison.config
+    targets = {}
+    for arm, subject in ((Arm.A, config.a), (Arm.B, config.b or config.a)):
+        url = servers[arm].url
+        server = parse_server_url(url)
+        model = config.model or await fetch_model(session, server, api_key)
+        targets[arm] = Target(StreamingClient(session, server, api_key, config.timeout_s), model)
+        version = await fetch_version(session, server)
+        comparison.arms[arm] = ArmIdentity(subject, url, model, version)
+    return targets
+
+
+def _switched_targets(
+    comparison: Comparison, targets: Mapping[Arm, Target], switch: ArmSwitch
+) -> dict[Arm, Target]:
+    """The targets, each with the setting of its arm; also notes what the settings are."""
+    comparison.notes += switch.notes()
+    for arm, setting in comparison.config.settings_by_arm.items():
+        comparison.arms[arm] = dataclasses.replace(
+            comparison.arms[arm], setting=setting, governors=switch.governors(arm)
+        )
+    return {
+        arm: dataclasses.replace(target, switch=functools.partial(switch.apply, arm))
+        for arm, target in targets.items()
+    }
 
 
 def _load_prompts(config: CompareConfig) -> list[Prompt]:

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from paceline.bench.compare.contrasts import Arm, Block, Figure
-from paceline.bench.compare.measure import Comparison, is_valid
+from paceline.bench.compare.measure import ArmIdentity, Comparison, is_valid
 from paceline.bench.compare.verdict import (
     Judgement,
     RelativeDifference,
@@ -16,6 +16,7 @@ from paceline.bench.compare.verdict import (
     name_of,
     render_difference,
 )
+from paceline.bench.report.text import render_governors
 
 SCHEMA_VERSION = 1
 _UNITS = {Figure.OUTPUT_TOKENS_PER_S: "tokens/s", Figure.TTFT_MS: "ms", Figure.TPOT_MS: "ms"}
@@ -82,7 +83,7 @@ def render_lines(comparison: Comparison) -> Iterator[str]:
     for arm in Arm:
         identity = comparison.arms.get(arm)
         if identity is not None:
-            yield f"{arm.upper()}  {identity.subject}  model {identity.model}"
+            yield f"{arm.upper()}  {name_of_arm(identity)}  model {identity.model}"
     judgement = _last(comparison)
     if judgement is not None:
         confidence = f"{100 * (1 - judgement.error):.2f}".rstrip("0").rstrip(".")
@@ -96,6 +97,13 @@ def render_lines(comparison: Comparison) -> Iterator[str]:
         yield f"  A against itself: {name_of(comparison.config.primary)} {aa}"
     yield f"verdict: {verdict.value.replace('_', ' ')}: {reason}"
     yield from (f"- {note}" for note in comparison.notes)
+
+
+def name_of_arm(identity: ArmIdentity) -> str:
+    """The server as given, and the setting that it had."""
+    if identity.setting is None:
+        return identity.subject
+    return f"{identity.subject}  {identity.setting} ({render_governors(identity.governors)})"
 
 
 def _last(comparison: Comparison) -> Judgement | None:

@@ -2,5 +2,5 @@
 
 Decisions: `levels` (which concurrency to try next), `estimate` (the concurrency that the server
 holds, with its interval), `gain_ratio`. Shells: `window` (one concurrency for some seconds),
-`governor_switch` (speculation off and back), `measure`, `command`.
+`speculation` (blocks with it and without), `measure`, `command`.
 """

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import aiohttp
 
-from paceline.bench.load.records import RequestRecord
-from paceline.bench.quick.config import QuickConfig
-from paceline.bench.quick.estimate import HeldConcurrency, estimate_held
-from paceline.bench.quick.gain_ratio import SpeculationGain, unknown_gain
-from paceline.bench.quick.governor_switch import (
+from paceline.bench.governor.switch import (
     RestoreFailed,
     SwitchUnavailable,
     switchable_governor,
 )
+from paceline.bench.load.records import RequestRecord
+from paceline.bench.quick.config import QuickConfig
+from paceline.bench.quick.estimate import HeldConcurrency, estimate_held
+from paceline.bench.quick.gain_ratio import SpeculationGain, unknown_gain
 from paceline.bench.quick.levels import Window, next_level
 from paceline.bench.quick.requests import SessionSender, build_forever, find_form
 from paceline.bench.quick.speculation import measure_gain

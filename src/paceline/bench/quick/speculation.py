@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 
+from paceline.bench.governor.switch import GovernorSwitch
 from paceline.bench.load.driver import run_closed_loop
 from paceline.bench.load.records import RequestRecord
 from paceline.bench.quick.gain_ratio import SpeculationGain, gain_of_pairs, unknown_gain
-from paceline.bench.quick.governor_switch import GovernorSwitch
 from paceline.bench.quick.requests import SessionSender
 from paceline.workloads import RequestSpec
 

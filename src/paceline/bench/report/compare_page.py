@@ -8,7 +8,7 @@ from typing import Any
 from paceline.bench.report import elements
 from paceline.bench.report.plots import IntervalRow, Series, interval_plot, time_plot
 from paceline.bench.report.run_page import warnings
-from paceline.bench.report.text import moment, number, percent, plural
+from paceline.bench.report.text import moment, number, percent, plural, render_governors
 
 _FIGURES = {
     "output_tokens_per_s": ("Output tokens/s", "tokens/s"),
@@ -16,11 +16,15 @@ _FIGURES = {
     "tpot_ms": ("Time per output token", "ms"),
 }
 _VERDICTS = {
-    "faster": ("B is faster than A", "good"),
-    "slower": ("B is slower than A", "bad"),
+    "faster": ("{b} is faster than {a}", "good"),
+    "slower": ("{b} is slower than {a}", "bad"),
     "no_difference": ("No difference that matters", ""),
     "undecided": ("Undecided", ""),
 }
+_TURNS_OF_SERVERS = (
+    "Both servers ran all the time and took turns: while one was under load, the other was idle."
+)
+_TURNS_OF_SETTINGS = "One server had both settings in turns: it was switched before every block."
 _CONFIG = {
     "workload": "workload",
     "prompts_file": "prompts of your own",
@@ -37,17 +41,20 @@ _CONFIG = {
 
 
 def title(document: Mapping[str, Any]) -> str:
-    return "Comparison of two servers"
+    return f"Comparison of two {'settings' if _has_settings(document) else 'servers'}"
 
 
 def subtitle(document: Mapping[str, Any]) -> str:
-    arms = (f"{name.upper()}: {arm.get('subject')}" for name, arm in document["arms"].items())
+    arms = [f"{name.upper()}: {_identity(arm)}" for name, arm in document["arms"].items()]
+    if _has_settings(document):
+        arms.insert(0, str(document["arms"]["a"].get("subject")))
     return f"{'; '.join(arms)}; {moment(document['environment']['date_utc'])}"
 
 
 def sections(document: Mapping[str, Any]) -> Iterator[str]:
     """The sections of the page in order."""
     heading, css_class = _VERDICTS[document["verdict"]]
+    heading = heading.format(a=_name(document, "a"), b=_name(document, "b"))
     yield elements.section(
         "In short",
         elements.paragraph(heading, f"verdict {css_class}".strip()),
@@ -61,10 +68,10 @@ def sections(document: Mapping[str, Any]) -> Iterator[str]:
     yield elements.section(
         "How it was measured",
         elements.paragraph(
-            "Both servers ran all the time and took turns: while one was under load, the other was "
-            "idle. A round has four blocks, two for each server, of the same requests at the same "
-            "times; a coin decides between the orders A B B A and B A A B. Drift of the machine "
-            "therefore affects both alike."
+            f"{_TURNS_OF_SETTINGS if _has_settings(document) else _TURNS_OF_SERVERS} A round has "
+            "four blocks, two for each, of the same requests at the same times; a coin decides "
+            "between the orders A B B A and B A A B. Drift of the machine therefore affects both "
+            "alike."
         ),
         elements.paragraph(
             "A was also compared with itself: the later of its two blocks of each round with the "
@@ -113,6 +120,23 @@ def summary_sentences(document: Mapping[str, Any]) -> Iterator[str]:
     )
 
 
+def _has_settings(document: Mapping[str, Any]) -> bool:
+    return document["arms"].get("a", {}).get("setting") is not None
+
+
+def _identity(arm: Mapping[str, Any]) -> str:
+    """The server of an arm, or its setting with what that is on the replicas."""
+    if arm.get("setting") is None:
+        return str(arm.get("subject"))
+    return f"{arm['setting']} ({render_governors(arm['governors'])})"
+
+
+def _name(document: Mapping[str, Any], arm: str) -> str:
+    """Such as `A`, or `A (off)` where the arms are settings."""
+    setting = document["arms"].get(arm, {}).get("setting")
+    return arm.upper() if setting is None else f"{arm.upper()} ({setting})"
+
+
 def _confidence(document: Mapping[str, Any]) -> str:
     return percent(document["confidence"])
 
@@ -131,7 +155,8 @@ def _table(document: Mapping[str, Any]) -> str:
                 _interval(difference),
             ]
         )
-    return elements.table(["median of the blocks", "A", "B", "B against A", "interval"], rows)
+    names = [_name(document, arm) for arm in ("a", "b")]
+    return elements.table(["median of the blocks", *names, "B against A", "interval"], rows)
 
 
 def _interval(difference: Mapping[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from html import escape
@@ -86,3 +87,27 @@ def value_text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     return escape(str(value))
+
+
+def render_governors(governors: Mapping[str, Mapping[str, Any]]) -> str:
+    """What is set on replicas, given by name, in words.
+
+    >>> goodput, off = {"policy": "goodput", "ceiling": 4}, {"draft_length": 0}
+    >>> render_governors({"r0": goodput, "r1": goodput})
+    'policy goodput, ceiling 4'
+    >>> render_governors({"r0": goodput, "r1": off})
+    'policy goodput, ceiling 4 on r0; draft length 0 on r1'
+    """
+    names: dict[str, list[str]] = {}
+    for name, change in governors.items():
+        names.setdefault(_render_change(change), []).append(name)
+    if len(names) == 1:
+        return next(iter(names))
+    return "; ".join(f"{text} on {', '.join(of_text)}" for text, of_text in names.items())
+
+
+def _render_change(change: Mapping[str, Any]) -> str:
+    return ", ".join(
+        f"{key.replace('_', ' ')} {value if isinstance(value, str | int) else json.dumps(value)}"
+        for key, value in change.items()
+    )

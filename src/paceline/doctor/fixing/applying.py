@@ -8,7 +8,7 @@ from __future__ import annotations
 import aiohttp
 from yarl import URL
 
-from paceline.bench.quick.governor_switch import (
+from paceline.bench.governor.switch import (
     ChangedByOther,
     SwitchUnavailable,
     switchable_governor,

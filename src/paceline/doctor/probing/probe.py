@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import aiohttp
 
-from paceline.bench.quick.governor_switch import (
+from paceline.bench.governor.switch import (
     ChangedByOther,
     SwitchUnavailable,
     switchable_governor,

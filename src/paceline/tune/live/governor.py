@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import aiohttp
 from yarl import URL
 
-from paceline.bench.quick.governor_switch import restoring_change
+from paceline.bench.governor.switch import restoring_change
 from paceline.bench.run.config import BenchError
 from paceline.tune.values import TuneError
 

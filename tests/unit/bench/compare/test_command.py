@@ -187,7 +187,16 @@ def test_a_late_load_generator_leaves_it_undecided(
         (["http://h:1", "http://h:2", "--confidence", "1"], "not in the range"),
         (["http://h:1", "http://h:2", "--extra-body", "[1]"], "must be a JSON object"),
         (["http://h:1", "http://h:2", "--json", "absent/r.json"], "folder that does not exist"),
-        (["http://h:1"], "Missing argument"),
+        ([], "Missing argument"),
+        (["http://h:1"], "two settings of A, such as --settings off on"),
+        (["http://h:1", "http://h:2", "--settings", "off", "on"], "two settings of one server, A"),
+        (["http://h:1", "--settings", "off", "of"], "B is 'of'; it must be off, on"),
+        (["http://h:1", "--settings", "off", "on", "--admin-url", "8001"], "must look like"),
+        (["http://h:1", "http://h:2", "--admin-url", "http://h:3"], "without --settings"),
+        (
+            ["pyproject.toml", "--settings", "off", "on", "--admin-url", "http://h:3"],
+            "pyproject.toml is served with an admin port",
+        ),
     ],
 )
 def test_wrong_usage_exits_with_2_and_says_what_is_allowed(words: list[str], message: str) -> None:
@@ -200,3 +209,16 @@ def test_an_absent_server_is_an_error_that_names_it() -> None:
     result = invoke("http://127.0.0.1:1", "http://127.0.0.1:1")
     assert result.exit_code == 1
     assert "cannot read http://127.0.0.1:1/v1/models" in result.output
+
+
+def test_a_served_configuration_without_a_governor_has_no_settings(tmp_path: Path) -> None:
+    """Its only replica is a mock server, which it does not control."""
+    with spawn_mock_vllm("--tpot-ms", "1") as replica:
+        file = tmp_path / "one.yaml"
+        file.write_text(
+            f"engine: {{replicas: 0}}\nreplicas:\n  - {{url: '{replica.url}', name: r}}\n"
+        )
+        result = invoke(str(file), "--settings", "off", "on")
+    assert result.exit_code == 1
+    assert "the settings cannot be switched: http://127.0.0.1:" in result.output
+    assert "the server does not draft; r: the replica has no control channel" in result.output

@@ -14,7 +14,7 @@ from paceline.bench.quick.measure import QuickResult, measure_quickly
 from paceline.bench.results.environment import describe_environment
 from paceline.bench.run.config import BenchError
 from paceline.mock_vllm import MockVllm, MockVllmSettings
-from unit.bench.quick.governed_server import GovernedServer
+from unit.bench.governor.governed_server import GovernedServer
 
 
 @pytest.fixture(autouse=True)

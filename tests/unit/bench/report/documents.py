@@ -75,6 +75,18 @@ def compare_document(rates_of_b: tuple[float, float] = (110.0, 112.0)) -> dict[s
     return as_json(render_comparison(comparison))
 
 
+def settings_document() -> dict[str, Any]:
+    """The same of two settings of one server: A is off."""
+    document = compare_document()
+    document["arms"]["a"] |= {
+        "subject": "http://h:1", "setting": "off", "governors": {"r0": {"draft_length": 0}},
+    }  # fmt: skip
+    document["arms"]["b"] |= {
+        "subject": "http://h:1", "setting": "on", "governors": {"r0": {"policy": "<goodput>"}},
+    }  # fmt: skip
+    return document
+
+
 def as_json(document: Any) -> dict[str, Any]:
     """The document as a reader of its file sees it."""
     parsed = json.loads(json.dumps(document))

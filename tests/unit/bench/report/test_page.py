@@ -10,7 +10,7 @@ import pytest
 
 from paceline.bench.report import compare_page, run_page
 from paceline.bench.report.page import ReportError, render_report
-from unit.bench.report.documents import compare_document, run_document
+from unit.bench.report.documents import compare_document, run_document, settings_document
 
 VOID = {"meta", "br", "link", "rect", "circle", "line", "path"}
 
@@ -162,6 +162,15 @@ def test_the_verdict_of_a_comparison_in_plain_words(
     assert "certainty" in first
     assert noise.startswith("A compared with itself differs by ")
     assert amount == "20 rounds with 320 requests, none of which failed."
+
+
+def test_the_settings_of_the_arms_are_named() -> None:
+    page = render_report(settings_document())
+    assert ">B (on) is faster than A (off)</p>" in page
+    assert "http://h:1; A: off (draft length 0); B: on (policy &lt;goodput&gt;);" in page
+    assert "<th>A (off)</th><th>B (on)</th>" in page
+    assert "<td>Time to first token, ms</td>" in page
+    assert "it was switched before every block" in page
 
 
 def test_every_value_axis_has_its_unit() -> None:

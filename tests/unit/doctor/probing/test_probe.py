@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from paceline.bench.quick import governor_switch
+from paceline.bench.governor import switch as governor_switch
 from paceline.doctor.diagnosing import Visit, diagnose, fix_server, visit_server
 from paceline.doctor.errors import DoctorError
 from paceline.doctor.output.document import render_document, visit_exit_code

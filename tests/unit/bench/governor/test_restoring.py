@@ -9,15 +9,17 @@ import aiohttp
 import pytest
 from yarl import URL
 
-from paceline.bench.quick import governor_page, governor_switch
-from paceline.bench.quick.governor_switch import (
+from paceline.bench.governor import page as governor_page
+from paceline.bench.governor import switch as governor_switch
+from paceline.bench.governor.switch import (
     ChangedByOther,
     GovernorSwitch,
     RestoreFailed,
+    SettingRefused,
     SwitchUnavailable,
     switchable_governor,
 )
-from unit.bench.quick.governed_fleet import GOODPUT, GovernedFleet
+from unit.bench.governor.governed_fleet import GOODPUT, GovernedFleet
 
 OFF = {"policy": "fixed", "policy_parameters": {"draft_length": 0}, "draft_length": 0}
 
@@ -195,6 +197,79 @@ async def test_a_change_by_another_stops_the_switch_and_stays(
         "goodput", "fixed", "goodput",
     ]  # fmt: skip
     assert fleet.states["r1"]["draft_length"] == 5
+
+
+async def test_a_ceiling_is_set_and_returns_with_the_policy(
+    use: _Use, fleet: GovernedFleet
+) -> None:
+    """Where a change names no ceiling, the one that was found is in force again."""
+    fleet.states = {"r0": {**GOODPUT, "ceiling": 8}}
+
+    async def work(switch: GovernorSwitch) -> None:
+        await switch.apply({"draft_length": 1, "ceiling": 2})
+        await switch.apply({"draft_length": 6})
+        await switch.apply({"ceiling": 3})
+
+    await use(work)
+    assert fleet.changes == [
+        ("r0", {"draft_length": 1, "ceiling": 2}),
+        ("r0", {"draft_length": 6, "ceiling": 8}),
+        ("r0", {"policy": "goodput", "ceiling": 3}),
+        ("r0", {"policy": "goodput", "ceiling": 8}),
+    ]
+
+
+async def test_a_ceiling_of_another_stays_and_the_policy_returns(
+    use: _Use, fleet: GovernedFleet
+) -> None:
+    fleet.states = {"r0": {**GOODPUT, "ceiling": 8}}
+
+    async def work(switch: GovernorSwitch) -> None:
+        await switch.turn_off()
+        fleet.set("r0", {"ceiling": 4})
+
+    with pytest.raises(ChangedByOther, match="the governor of r0 was set by another"):
+        await use(work)
+    assert fleet.states["r0"] == {**GOODPUT, "ceiling": 4}
+
+
+async def test_a_refused_change_has_the_words_of_the_server(
+    use: _Use, fleet: GovernedFleet
+) -> None:
+    async def work(switch: GovernorSwitch) -> None:
+        fleet.refusal = "r0: the longest is 8"
+        with pytest.raises(SettingRefused, match="longest is 8"):
+            await switch.apply({"draft_length": 9})
+        fleet.refusal = None
+
+    await use(work)
+    assert list(fleet.states.values()) == [GOODPUT] * 3
+
+
+async def test_replicas_without_a_governor_are_named(use: _Use, fleet: GovernedFleet) -> None:
+    fleet.errors["r1"] = "the replica has no control channel"
+    fleet.entries["r1"] = {"has_governor": False}
+
+    async def work(switch: GovernorSwitch) -> None:
+        assert switch.left_out == {"r1": "the replica has no control channel"}
+        assert set(switch.found) == {"r0", "r2"}
+
+    await use(work)
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"), [((3, 4, 5), 12), ((3, None, 5), None), ((None, None, None), None)]
+)
+async def test_steps_are_known_where_all_governors_report_them(
+    use: _Use, fleet: GovernedFleet, steps: tuple[int | None, ...], expected: int | None
+) -> None:
+    for state, count in zip(fleet.states.values(), steps, strict=True):
+        state["steps_total"] = count
+
+    async def work(switch: GovernorSwitch) -> None:
+        assert await switch.num_steps() == expected
+
+    await use(work)
 
 
 async def test_redirects_are_not_followed(use: _Use, fleet: GovernedFleet) -> None:

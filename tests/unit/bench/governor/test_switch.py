@@ -9,9 +9,9 @@ import aiohttp
 import pytest
 from yarl import URL
 
-from paceline.bench.quick import governor_switch
-from paceline.bench.quick.governor_switch import SwitchUnavailable, switchable_governor
-from unit.bench.quick.governed_server import GovernedServer
+from paceline.bench.governor import switch as governor_switch
+from paceline.bench.governor.switch import SwitchUnavailable, switchable_governor
+from unit.bench.governor.governed_server import GovernedServer
 
 
 @pytest.fixture

@@ -26,6 +26,8 @@ class GovernedFleet:
     """Of /admin/replicas, in addition to name, state and has_governor."""
     changes: list[tuple[str | None, dict[str, Any]]] = field(default_factory=list)
     redirects: bool = False
+    refusal: str | None = None
+    """What the answer to every change says, with status 400."""
 
     def application(self) -> web.Application:
         application = web.Application()
@@ -60,15 +62,18 @@ class GovernedFleet:
         change, name = await request.json(), request.query.get("replica")
         self.changes.append((name, change))
         assert name is not None
+        if self.refusal is not None:
+            return web.json_response({"error": {"message": self.refusal}}, status=400)
         if name in self.errors:
             raise web.HTTPServiceUnavailable
         self.set(name, change)
         return web.json_response({})
 
     def set(self, name: str, change: dict[str, Any]) -> None:
+        ceiling = {"ceiling": change["ceiling"]} if "ceiling" in change else {}
         if "draft_length" in change:
-            self.states[name] = {
-                "policy": "fixed", "policy_parameters": change, **change,
-            }  # fmt: skip
-        else:
-            self.states[name] = {"policy_parameters": {}, "draft_length": 2, **change}
+            given = {"draft_length": change["draft_length"]}
+            self.states[name] |= {"policy": "fixed", "policy_parameters": given, **given}
+        elif "policy" in change:
+            self.states[name] |= {"policy_parameters": {}, "draft_length": 2, **change}
+        self.states[name] |= ceiling

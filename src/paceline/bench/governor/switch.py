@@ -1,8 +1,8 @@
-"""Switch a Paceline's speculation off and back on through its admin port.
+"""Change the governors of a Paceline through its admin port, such as to off, and set them back.
 
 What is set on every replica is read before, and set again on exit, whatever happens in between.
-Only replicas whose setting was read are changed. A setting that another program or an operator made
-meanwhile is left in place.
+Only replicas whose setting was read are changed. A policy or a ceiling that another program or an
+operator set meanwhile is left in place.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ import aiohttp
 import click
 from yarl import URL
 
-from paceline.bench.quick.governor_page import GovernorPage
-from paceline.bench.quick.governor_settings import (
+from paceline.bench.governor.page import GovernorPage
+from paceline.bench.governor.settings import (
     ChangedByOther,
     RestoreFailed,
     Setting,
+    SettingRefused,
     SwitchUnavailable,
     restoring_change,
     serves_model,
-    setting_after,
     setting_of,
+    setting_to_restore,
 )
 from paceline.printable import printable_lines
 
@@ -34,6 +35,8 @@ __all__ = [
     "ChangedByOther",
     "GovernorSwitch",
     "RestoreFailed",
+    "Setting",
+    "SettingRefused",
     "SwitchUnavailable",
     "restoring_change",
     "serves_model",
@@ -54,6 +57,13 @@ class GovernorSwitch:
         self._originals: dict[str, Setting] = {}
         self._possible: dict[str, set[Setting]] = {}
         """What a replica can have if nobody else changed it: two settings after a failed change."""
+        self.left_out: dict[str, str] = {}
+        """Replicas of the model that are not switched, and why; known after `read`."""
+
+    @property
+    def found(self) -> Mapping[str, Setting]:
+        """What was set on the replicas that are switched."""
+        return self._originals
 
     async def read(self, model: str | None) -> None:
         """Note what is set on the replicas of the model; None for all.
@@ -68,6 +78,7 @@ class GovernorSwitch:
             if isinstance(state, str):
                 if entry.get("has_governor") and entry.get("state") == "ready":
                     raise SwitchUnavailable(f"the governor of {name} cannot be read: {state}")
+                self.left_out[name] = state
                 continue
             setting = setting_of(state)
             if setting is None:
@@ -77,9 +88,10 @@ class GovernorSwitch:
                 )
             self._originals[name] = setting
         if not self._originals:
+            reasons = "".join(f"; {name}: {reason}" for name, reason in self.left_out.items())
             raise SwitchUnavailable(
                 f"{self._page.url} reports no governor"
-                f"{'' if model is None else f' of {model}'}: the server does not draft"
+                f"{'' if model is None else f' of {model}'}: the server does not draft{reasons}"
             )
         self._possible = {name: {one} for name, one in self._originals.items()}
 
@@ -89,22 +101,31 @@ class GovernorSwitch:
 
     async def turn_on(self) -> None:
         """Set every governor as it was. Raises SwitchUnavailable at the first that fails."""
-        await self._require_unchanged()
-        for name, setting in self._originals.items():
-            await self._set(name, setting.change(), setting)
+        await self.apply({})
 
     async def apply(
         self, change: Mapping[str, object], replicas: Iterable[str] | None = None
     ) -> None:
-        """Send a change to these governors, by default to all. `turn_on` takes it back.
+        """Set these governors, by default all, as they were but for the change.
 
-        Raises SwitchUnavailable, and ChangedByOther before anything is sent.
+        Raises SwitchUnavailable, SettingRefused among them, and ChangedByOther before anything is
+        sent.
         """
         await self._require_unchanged()
         for name in self._originals if replicas is None else replicas:
             if name not in self._originals:
                 raise SwitchUnavailable(f"{name} had no governor that could be read")
-            await self._set(name, change, setting_after(change))
+            await self._set(name, self._originals[name].after(change))
+
+    async def num_steps(self) -> int | None:
+        """The steps of these governors' engines so far; None if one reports none."""
+        states = await self._page.states()
+        counts = [
+            None if isinstance(state := states.get(name, ""), str) else state.get("steps_total")
+            for name in self._originals
+        ]
+        known = [count for count in counts if type(count) is int]
+        return sum(known) if len(known) == len(counts) else None
 
     def keep(self) -> None:
         """Leave the governors as they are now: nothing is set back any more."""
@@ -156,13 +177,16 @@ class GovernorSwitch:
                 failed[name] = state
                 return
             original = self._originals[name]
-            # A restarted engine may have the original already; sent again, the gateway knows it.
-            if setting_of(state) not in {original, *self._possible[name]}:
+            now = setting_of(state) or original
+            setting = setting_to_restore(now, original, self._possible[name])
+            if setting != original:
                 others.add(name)
+            if setting == now != original:
                 del failed[name]
                 return
+            # A restarted engine may have the original already; sent again, the gateway knows it.
             try:
-                await self._set(name, original.change(), original)
+                await self._set(name, setting)
             except SwitchUnavailable as failure:
                 failed[name] = str(failure)
             else:
@@ -170,9 +194,11 @@ class GovernorSwitch:
 
         await asyncio.gather(*map(try_one, tuple(failed)))
 
-    async def _set(self, name: str, change: Mapping[str, object], setting: Setting) -> None:
-        self._possible[name].add(setting)
-        await self._page.send(change, name)
+    async def _set(self, name: str, setting: Setting) -> None:
+        possible = self._possible[name]
+        has_ceiling = any(one.ceiling != setting.ceiling for one in possible)
+        possible.add(setting)
+        await self._page.send(setting.change(has_ceiling=has_ceiling), name)
         self._possible[name] = {setting}
 
     async def _require_unchanged(self) -> None:
@@ -192,7 +218,9 @@ class GovernorSwitch:
             f"{_RESTORE_WITHIN_S:g} s; they keep the setting of this measurement until you send:"
         ]
         for name, reason in failed.items():
-            command = self._page.command(self._originals[name].change(), name)
+            original = self._originals[name]
+            has_ceiling = any(one.ceiling != original.ceiling for one in self._possible[name])
+            command = self._page.command(original.change(has_ceiling=has_ceiling), name)
             lines.append(f"  {command}   # {name}: {reason or 'no answer'}")
         text = "\n".join(lines)
         self._report(text)

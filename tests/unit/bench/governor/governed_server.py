@@ -20,12 +20,17 @@ class GovernedServer:
     fast_s: float = 0.002
     slow_s: float = 0.016
     has_governor: bool = True
+    steps_total: int | None = None
+    """What its governor reports; None: nothing."""
     changes: list[dict[str, Any]] = field(default_factory=list)
     num_refused: int = 0
     """How many of the next changes to refuse."""
+    refused_policy: str | None = None
     refuses: tuple[str, ...] = ()
     """Paths or body keys that are answered with 400."""
     bodies: list[dict[str, Any]] = field(default_factory=list)
+    lengths: list[int] = field(default_factory=list)
+    """The draft length when each of `bodies` came."""
     off: asyncio.Event = field(default_factory=asyncio.Event)
     url: str = ""
 
@@ -46,6 +51,7 @@ class GovernedServer:
         given = {"draft_length": self.draft_length} if self.policy == "fixed" else {}
         return {
             "policy": self.policy, "policy_parameters": given, "draft_length": self.draft_length,
+            "steps_total": self.steps_total,
         }  # fmt: skip
 
     async def _state(self, request: web.Request) -> web.Response:
@@ -60,6 +66,8 @@ class GovernedServer:
         if self.num_refused:
             self.num_refused -= 1
             raise web.HTTPServiceUnavailable
+        if self.refused_policy is not None and change.get("policy") == self.refused_policy:
+            return web.json_response({"error": {"message": "no such policy"}}, status=400)
         if "draft_length" in change:
             self.policy, self.draft_length = "fixed", change["draft_length"]
         else:
@@ -73,6 +81,7 @@ class GovernedServer:
         if request.path in self.refuses or set(self.refuses) & set(body):
             return web.json_response({"error": {"message": "refused"}}, status=400)
         self.bodies.append(body)
+        self.lengths.append(self.draft_length)
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
         for _ in range(8):

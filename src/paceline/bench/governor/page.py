@@ -10,11 +10,17 @@ from typing import Any
 import aiohttp
 from yarl import URL
 
-from paceline.bench.quick.governor_settings import SwitchUnavailable, states_by_name
+from paceline.bench.governor.settings import (
+    SettingRefused,
+    SwitchUnavailable,
+    states_by_name,
+)
+from paceline.printable import printable
 
 _TIMEOUT = aiohttp.ClientTimeout(total=5)
 _MAX_ANSWER_BYTES = 8 * 2**20
 """As an answer of 100 replicas with all their counters has below 1 MB."""
+_MAX_MESSAGE_CHARACTERS = 500
 
 
 class GovernorPage:
@@ -41,7 +47,10 @@ class GovernorPage:
         return {str(one.get("name")): one for one in entries if isinstance(one, dict)}
 
     async def send(self, change: Mapping[str, object], replica: str) -> None:
-        """Change one governor. Raises SwitchUnavailable; it may have been changed then, too."""
+        """Change one governor. Raises SwitchUnavailable; it may have been changed then, too.
+
+        Raises SettingRefused if the server says that the change is at fault.
+        """
         await self._exchange("PATCH", self.url.with_query(replica=replica), change)
 
     def command(self, change: Mapping[str, object], replica: str) -> str:
@@ -60,12 +69,6 @@ class GovernorPage:
                 method, page, json=body, headers=self._headers, timeout=_TIMEOUT,
                 allow_redirects=False,
             ) as response:  # fmt: skip
-                if may_lack and response.status == 404:
-                    return None
-                if response.status != 200:
-                    raise SwitchUnavailable(
-                        f"{method} {page} answered with status {response.status}"
-                    )
                 answer = bytearray()
                 async for chunk in response.content.iter_any():
                     answer += chunk
@@ -73,9 +76,30 @@ class GovernorPage:
                         raise SwitchUnavailable(
                             f"{page} answered with more than {_MAX_ANSWER_BYTES >> 20} MiB"
                         )
-                document: object = json.loads(answer)
-                return document
-        except (aiohttp.ClientError, OSError, ValueError, RecursionError) as error:
+        except (aiohttp.ClientError, OSError) as error:
             raise SwitchUnavailable(
                 f"cannot reach {page}: {error or type(error).__name__}"
             ) from error
+        if may_lack and response.status == 404:
+            return None
+        if response.status != 200:
+            message = _message(answer)
+            if method == "PATCH" and response.status == 400:
+                raise SettingRefused(message or f"{page} answered with status 400")
+            raise SwitchUnavailable(
+                f"{method} {page} answered with status {response.status}"
+                f"{f': {message}' if message else ''}"
+            )
+        try:
+            document: object = json.loads(answer)
+        except (ValueError, RecursionError) as error:
+            raise SwitchUnavailable(f"{page} answered without JSON: {error}") from error
+        return document
+
+
+def _message(answer: bytearray) -> str:
+    """The message of an error of the gateway; empty for an answer of another form."""
+    try:
+        return printable(json.loads(answer)["error"]["message"])[:_MAX_MESSAGE_CHARACTERS]
+    except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
+        return ""
