@@ -70,6 +70,10 @@ _PARTS = {
         "CPU: draws drafts, and what replaces rejected ones, by one random number per row",
         "the draws take longer than the draft model, as in vLLM alone",
     ),
+    "cpu_top_p": (
+        "CPU: finds a top-p nucleus among the likeliest tokens",
+        "the vocabulary is sorted for every row, as in vLLM alone",
+    ),
     "seeded_generator": (
         "CPU: lets a prompt with a seed be prefilled in pieces",
         "such a prompt crashes the engine, as in vLLM alone",

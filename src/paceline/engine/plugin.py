@@ -24,6 +24,7 @@ def register() -> None:
             compiled_model_cache,
             cpu_draws,
             cpu_sampler,
+            cpu_top_p,
             min_tokens,
             numba_pool,
             pipeline_stages,
@@ -48,6 +49,7 @@ def register() -> None:
             compiled_model_cache.apply()
             pipeline_stages.WRAPPERS.register()
             cpu_draws.WRAPPERS.register()
+            cpu_top_p.WRAPPERS.register()
         cpu_sampler.apply()
         seeded_generator.WRAPPERS.register()
         thinking_budget.WRAPPERS.register()

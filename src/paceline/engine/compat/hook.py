@@ -40,6 +40,7 @@ class VllmHook:
     part: Literal[
         CorePart,
         "cpu_draws",
+        "cpu_top_p",
         "seeded_generator",
         "thinking_budget",
         "min_tokens",

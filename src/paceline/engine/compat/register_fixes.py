@@ -159,6 +159,23 @@ FIX_HOOKS: tuple[VllmHook, ...] = (
         remove_when=_DRAWS_FAST,
     ),
     VllmHook(
+        name="top_p",
+        target="vllm.v1.sample.ops.topk_topp_sampler:apply_top_k_top_p_pytorch",
+        expected=("logits", "k", "p", "allow_cpu_sync"),
+        part="cpu_top_p",
+        purpose="replaced on CPUs: finds the nucleus among the likeliest tokens",
+        remove_when="vLLM restricts tokens on CPUs without sorting the vocabulary",
+    ),
+    VllmHook(
+        name="top_p_dispatch",
+        target="vllm.v1.sample.ops.topk_topp_sampler:apply_top_k_top_p",
+        expected=("apply_top_k_top_p_pytorch",),
+        is_body=True,
+        part="cpu_top_p",
+        purpose="restricts through its module's name, so it uses the replacement",
+        remove_when="vLLM restricts tokens on CPUs without sorting the vocabulary",
+    ),
+    VllmHook(
         name="platform_worker_hook",
         target="vllm.platforms.cpu:CpuPlatform.register_triton_kernel_overrides",
         expected=(),
