@@ -44,8 +44,8 @@ Examples:
 @click.command(
     name="eval",
     help=(
-        "Measure the acceptance of a draft model on your prompts, without a server: the target "
-        "answers them, and one pass of both models over the answers gives what vLLM would count. "
+        "Measure the acceptance of a drafter on your prompts, without a server: the target "
+        "answers them, and one pass of both over the answers gives what vLLM would count. "
         "TARGET and --draft are model folders or Hugging Face names; TARGET may be smollm2 or "
         "bundled.\n\n"
         "Exit codes: 0 measured, 1 failed, 2 wrong usage, 130 interrupted."
@@ -53,7 +53,7 @@ Examples:
     epilog=_EXAMPLES,
 )
 @TARGET
-@click.option("--draft", required=True, help="Draft model to measure.")
+@click.option("--draft", required=True, help="Draft model or EAGLE-3 head to measure.")
 @PROMPTS
 @MAX_DRAFT_LENGTH
 @TEMPERATURE

@@ -109,6 +109,7 @@ def read_prompts(
             conversation=conversation_of(prompt),
             token_ids=_encode(prompt, tokenizer, where),
             max_tokens=prompt.max_tokens or default_max_tokens,
+            category=prompt.task,
         )
         for key, (where, prompt) in list(different.items())[:limit]
     ]

@@ -61,6 +61,8 @@ class EncodedPrompt:
     """With the chat template applied; never empty."""
     max_tokens: int
     """Longest answer."""
+    category: str = ""
+    """As the file of prompts names it."""
 
 
 @dataclass(frozen=True, slots=True)

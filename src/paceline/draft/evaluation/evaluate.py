@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from itertools import chain
 from pathlib import Path
 
 from paceline.draft.acceptance import (
     AcceptanceFigures,
+    PromptCounts,
     counts_under,
     estimate_figures,
-    measure_drafts,
 )
 from paceline.draft.answers import AnswerFile, AnswerRequest, collect_answers
 from paceline.draft.evaluation.served import ServedComparison, compare_with_served, read_report
+from paceline.draft.heads.folder import read_fitting_head
+from paceline.draft.heads.measuring import measure_drafter
 from paceline.draft.interruption import StopRequest
 from paceline.draft.models import (
     check_same_tokens,
@@ -30,7 +33,8 @@ from paceline.draft.models import (
 )
 from paceline.draft.progress import DraftProgress
 from paceline.draft.prompts import read_prompts
-from paceline.draft.values import Sampling
+from paceline.draft.values import Answer, DraftError, EncodedPrompt, Sampling
+from paceline.engine.launch.eagle_head import is_eagle3_head
 from paceline.engine.model_revision import revision_of_folder
 
 
@@ -63,6 +67,8 @@ class Evaluation:
     num_prompts: int
     num_too_long: int
     figures: Mapping[Sampling, AcceptanceFigures]
+    by_category: Mapping[str, Mapping[Sampling, AcceptanceFigures]]
+    """Where the prompts name two categories or more: of each that has enough conversations."""
     served: ServedComparison | None
 
 
@@ -70,42 +76,52 @@ def evaluate(options: EvaluationOptions, progress: DraftProgress, stop: StopRequ
     """Measure. DraftError if the two models do not fit or the prompts do not suffice."""
     device = choose_device(options.device)
     target, draft = find_folder(options.target), find_folder(options.draft)
-    tokenizers = load_tokenizer(target), load_tokenizer(draft)
-    check_same_tokens(target, draft, tokenizers)
+    tokenizer, configs = load_tokenizer(target), [load_config(target)]
+    if is_eagle3_head(draft):
+        read_fitting_head(draft, target)
+    else:
+        check_same_tokens(target, draft, (tokenizer, load_tokenizer(draft)))
+        configs.append(load_config(draft))
     report = read_report(Path(options.served_file)) if options.served_file else None
     num_after_end = options.max_draft_length - 1
     prompts = read_prompts(
         Path(options.prompts_file),
-        tokenizers[0],
+        tokenizer,
         default_max_tokens=options.max_tokens,
-        max_positions=max_positions(load_config(target), load_config(draft)),
+        max_positions=max_positions(*configs),
         num_after_end=num_after_end,
         limit=options.limit,
     )
     request = AnswerRequest(
         prompts=prompts.prompts,
         samplings=options.samplings,
-        stop_ids=stop_token_ids(target, tokenizers[0]),
+        stop_ids=stop_token_ids(target, tokenizer),
         num_after_end=num_after_end,
         seed=options.seed,
         answers_per_prompt=options.answers_per_prompt,
     )
     target_revision = revision_of_folder(target)
-    load = partial(load_model, dtype=serving_dtype(device), device=device)
     with tempfile.TemporaryDirectory(prefix="draft-eval-") as scratch:
         path = Path(options.answers_file or Path(scratch) / "answers.jsonl")
         file = AnswerFile(path, request.header(target_revision), prompts.prompts)
-        target_model = load(target)
+        target_model = load_model(target, serving_dtype(device), device)
         answers = collect_answers(request, file, lambda: target_model, progress, stop)
-    (counts,) = measure_drafts(
-        target_model,
-        [load(draft)],
-        answers,
-        max_draft_length=options.max_draft_length,
-        progress=progress,
-        stop=stop,
-    )
-    figures = {s: estimate_figures(counts_under(counts, s)) for s in options.samplings}
+    counts = {
+        category: measure_drafter(
+            target_model,
+            target,
+            draft,
+            of_category,
+            max_draft_length=options.max_draft_length,
+            progress=progress,
+            stop=stop,
+        )
+        for category, of_category in _by_category(prompts.prompts, answers).items()
+    }
+    figures = {
+        sampling: estimate_figures(counts_under(list(chain(*counts.values())), sampling))
+        for sampling in options.samplings
+    }
     return Evaluation(
         options=options,
         target_revision=target_revision,
@@ -114,9 +130,34 @@ def evaluate(options: EvaluationOptions, progress: DraftProgress, stop: StopRequ
         num_prompts=len(prompts.prompts),
         num_too_long=prompts.num_too_long,
         figures=figures,
+        by_category=_figures_by_category(counts, options.samplings),
         served=(
             None
             if report is None
             else compare_with_served(report, figures, options.max_draft_length)
         ),
     )
+
+
+def _by_category(
+    prompts: Sequence[EncodedPrompt], answers: Sequence[Answer]
+) -> dict[str, list[Answer]]:
+    category = {prompt.key: prompt.category for prompt in prompts}
+    found: dict[str, list[Answer]] = {}
+    for answer in answers:
+        found.setdefault(category[answer.key], []).append(answer)
+    return dict(sorted(found.items()))
+
+
+def _figures_by_category(
+    counts: Mapping[str, Sequence[PromptCounts]], samplings: Sequence[Sampling]
+) -> dict[str, dict[Sampling, AcceptanceFigures]]:
+    if len(counts) < 2:
+        return {}
+    found: dict[str, dict[Sampling, AcceptanceFigures]] = {}
+    for category, of_category in counts.items():
+        for sampling in samplings:
+            with suppress(DraftError):  # too few conversations for an interval
+                figures = estimate_figures(counts_under(of_category, sampling))
+                found.setdefault(category, {})[sampling] = figures
+    return found

@@ -33,6 +33,13 @@ def render_document(evaluation: Evaluation, environment: Mapping[str, Any]) -> d
             {"sampling": asdict(sampling), **asdict(figures)}
             for sampling, figures in evaluation.figures.items()
         ],
+        "by_category": {
+            category: [
+                {"sampling": asdict(sampling), **asdict(figures)}
+                for sampling, figures in by_sampling.items()
+            ]
+            for category, by_sampling in evaluation.by_category.items()
+        },
         "served": None if served is None else _render_served(served),
         "environment": dict(environment),
     }
@@ -50,6 +57,14 @@ def render_lines(evaluation: Evaluation) -> Iterator[str]:
         yield ""
         yield f"{sampling.label}:"
         yield from figure_lines(figures)
+    for category, by_sampling in evaluation.by_category.items():
+        yield ""
+        for sampling, figures in by_sampling.items():
+            first = figures.accepted_per_position_fraction[0]
+            yield (
+                f"{category}, {sampling.label}: tokens per step "
+                f"{_text(figures.acceptance_length)}, position 1 {_text(first)}"
+            )
     if evaluation.served is not None:
         yield ""
         yield from _served_lines(evaluation.served)

@@ -17,6 +17,8 @@ from safetensors.torch import load_file, save_file
 
 from paceline.draft.heads.head import Eagle3Head, HeadConfig
 from paceline.draft.values import DraftError
+from paceline.engine.launch.eagle_head import check_eagle3_head
+from paceline.engine.launch.model_folder import ModelUnfit
 
 ARCHITECTURE = "LlamaForCausalLMEagle3"
 _WEIGHTS = "model.safetensors"
@@ -126,6 +128,15 @@ def read_head(folder: Path) -> Eagle3Head:
             f"{folder} has no EAGLE-3 head that can be trained and measured here: {error}"
         ) from error
     return head.eval()
+
+
+def read_fitting_head(folder: Path, target: Path) -> Eagle3Head:
+    """The head of a folder; DraftError unless it was made for such a target."""
+    try:
+        check_eagle3_head(folder, target)
+    except ModelUnfit as unfit:
+        raise DraftError(str(unfit)) from None
+    return read_head(folder)
 
 
 def _shape(weights: Mapping[str, torch.Tensor], name: str) -> torch.Size | None:

@@ -9,11 +9,11 @@ from typing import Any
 
 import torch
 
-from paceline.draft.acceptance import PromptCounts, measure_drafts
-from paceline.draft.heads.folder import head_config_of, read_head, write_head
+from paceline.draft.acceptance import PromptCounts
+from paceline.draft.heads.folder import head_config_of, read_fitting_head, write_head
 from paceline.draft.heads.head import Eagle3Head, HeadConfig
 from paceline.draft.heads.losses import LOSSES
-from paceline.draft.heads.measuring import measure_head
+from paceline.draft.heads.measuring import measure_drafter
 from paceline.draft.heads.states import StoredStates, store_states
 from paceline.draft.heads.training import HeadLesson, initial_head
 from paceline.draft.heads.vocabulary import choose_tokens
@@ -23,21 +23,10 @@ from paceline.draft.progress import DraftProgress
 from paceline.draft.training.kind import LossOf
 from paceline.draft.training.work_folder import write_draft
 from paceline.draft.values import Answer, DraftError
-from paceline.engine.launch.eagle_head import check_eagle3_head, is_eagle3_head
-from paceline.engine.launch.model_folder import ModelUnfit
 
 NUM_PASSES = 4
 """Passes of a draft that are trained: what a head makes of its own hidden states varies little
 after them."""
-
-
-def read_fitting_head(head: Path, target: Path) -> Eagle3Head:
-    """The head of a folder; DraftError unless it was made for such a target."""
-    try:
-        check_eagle3_head(head, target)
-    except ModelUnfit as unfit:
-        raise DraftError(str(unfit)) from None
-    return read_head(head)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,20 +97,18 @@ class HeadKind:
         stop: StopRequest,
     ) -> list[list[PromptCounts]]:
         target = load_model(self.target, serving_dtype(self.device), self.device)
-        options: Any = {
-            "max_draft_length": max_draft_length,
-            "progress": progress,
-            "stop": stop,
-        }
-        counts = []
-        for drafter in drafters:
-            if isinstance(drafter, Path) and not is_eagle3_head(drafter):
-                model = load_model(drafter, serving_dtype(self.device), self.device)
-                counts += measure_drafts(target, [model], answers, **options)
-                continue
-            head = read_head(drafter).to(self.device) if isinstance(drafter, Path) else drafter
-            counts.append(measure_head(target, head, answers, **options))
-        return counts
+        return [
+            measure_drafter(
+                target,
+                self.target,
+                drafter,
+                answers,
+                max_draft_length=max_draft_length,
+                progress=progress,
+                stop=stop,
+            )
+            for drafter in drafters
+        ]
 
     def config(self) -> HeadConfig:
         """The sizes of the head; DraftError where it does not fit the target."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -47,17 +48,19 @@ def write_prompts(out: Path, count: int) -> None:
     num_open, num_next = int(_OPEN * count), int(_NEXT * count)
     written = dict.fromkeys(_turns(model, [_OPENING] * (num_open + num_next)))
     turns = [turn for turn in written if _is_turn(turn)]
-    chats = [[{"role": "user", "content": turn}] for turn in turns[:num_open]]
-    chats += _second_turns(model, turns[num_open:])
-    chats += [
-        [{"role": "user", "content": text}]
-        for text in (
-            *about_texts(draw, passages(), int(_TEXT * count)),
-            *about_code(draw, int(_CODE * count)),
-            *about_data(draw, int((1 - _OPEN - _NEXT - _TEXT - _CODE) * count)),
-        )
+    num_data = int((1 - _OPEN - _NEXT - _TEXT - _CODE) * count)
+    chats = {
+        "chat": _single(turns[:num_open]),
+        "second turn": _second_turns(model, turns[num_open:]),
+        "text": _single(about_texts(draw, passages(), int(_TEXT * count))),
+        "code": _single(about_code(draw, int(_CODE * count))),
+        "data": _single(about_data(draw, num_data)),
+    }
+    lines = [
+        {"category": category, "messages": chat, "max_tokens": _MAX_ANSWER_TOKENS}
+        for category, of_category in chats.items()
+        for chat in of_category
     ]
-    lines = [{"messages": chat, "max_tokens": _MAX_ANSWER_TOKENS} for chat in chats]
     draw.shuffle(lines)
     out.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     print(f"{len(lines)} prompts in {out}")
@@ -70,6 +73,10 @@ def _turns(model: Any, openings: list[str]) -> list[str]:
     # Not top_p: its sort of the whole vocabulary takes most of a step on CPUs.
     sampling = SamplingParams(temperature=1.0, min_p=0.05, max_tokens=160, stop=["<|im_end|>"])
     return [one.outputs[0].text.strip() for one in model.generate(openings, sampling)]
+
+
+def _single(texts: Iterable[str]) -> list[list[dict[str, str]]]:
+    return [[{"role": "user", "content": text}] for text in texts]
 
 
 def _is_turn(text: str) -> bool:

@@ -15,6 +15,8 @@ import torch
 from click.testing import CliRunner, Result
 
 from paceline.cli import main
+from paceline.draft.heads.folder import head_config_of, write_head
+from paceline.draft.heads.training import initial_head
 from paceline.draft.models import load_model, load_tokenizer
 from paceline.draft.prompts import read_prompts
 from unit.draft.conftest import TinyPair
@@ -176,3 +178,28 @@ def test_a_padded_draft_is_measured_with_the_drafts_that_vllm_then_takes(
     assert found["token_acceptance"]["value"] == pytest.approx(
         sum(chances) / len(chances), rel=1e-4
     )
+
+
+def test_a_head_is_measured_and_each_category_of_prompts_apart(
+    pair: TinyPair, tmp_path: Path
+) -> None:
+    """The whole is between its categories. A head of three tokens is accepted now and then."""
+    target = load_model(pair.target, torch.float32, CPU)
+    tokens = [END_ID, 7, 11]
+    head = initial_head(head_config_of(target.config, len(tokens)), target, tokens, seed=0)
+    (tmp_path / "head").mkdir()
+    write_head(head, tmp_path / "head")
+    lines = [json.loads(line) for line in pair.prompts.read_text().splitlines()]
+    named = [line | {"category": ("chat", "code")[n % 3 == 0]} for n, line in enumerate(lines)]
+    prompts = tmp_path / "prompts.jsonl"
+    prompts.write_text("\n".join(map(json.dumps, named)))
+    options = ("--prompts", str(prompts), "--temperature", "1")
+    result = invoke(pair, tmp_path, *options, draft=tmp_path / "head")
+    assert result.exit_code == 0, result.output
+    found = json.loads((tmp_path / "eval.json").read_text())
+    rates = {name: one["acceptance_rate"]["value"] for name, [one] in found["by_category"].items()}
+    [whole] = found["acceptance"]
+    assert list(rates) == ["chat", "code"]
+    assert min(rates.values()) <= whole["acceptance_rate"]["value"] <= max(rates.values())
+    assert 0 < whole["acceptance_rate"]["value"] < 0.5
+    assert "chat, temperature 1: tokens per step" in result.output
