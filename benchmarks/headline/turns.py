@@ -9,16 +9,27 @@ from dataclasses import dataclass
 from benchmarks.headline.arms import Arm
 from benchmarks.headline.cells import Cell
 
+MAX_SERIAL_USERS = 16
+
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """One part of a cell in one repeat. Every arm runs it before the next slice begins."""
+    """One part of a cell in one repeat. Its arms all run it before the next slice begins."""
 
     repeat: int
     cell: Cell
     number: int
     """Of the slices of this cell over all repeats; it selects the requests."""
     order: tuple[Arm, ...]
+
+
+def runs_cell(arm: Arm, cell: Cell) -> bool:
+    """Whether the arm is measured in this cell.
+
+    A server that answers one request at a time has no more throughput with 64 users than with 16,
+    and would need minutes for one slice.
+    """
+    return not arm.is_serial or cell.users <= MAX_SERIAL_USERS
 
 
 def plan_slices(
@@ -32,7 +43,7 @@ def plan_slices(
     draw = random.Random(f"{seed} {repeat}")
     found = []
     for cell in draw.sample(list(cells), len(cells)):
-        order = order_of_arms(arms, draw)
+        order = order_of_arms([arm for arm in arms if runs_cell(arm, cell)], draw)
         found += [
             Slice(
                 repeat,
@@ -48,10 +59,10 @@ def plan_slices(
 def order_of_arms(arms: Sequence[Arm], draw: random.Random) -> tuple[Arm, ...]:
     """The arms in shuffled order, with the slow ones at one end.
 
-    `naive` needs many times as long as the others. Between them it would separate turns that are
-    to be compared.
+    A serial server needs many times as long as the others. Between them it would separate turns
+    that are to be compared.
     """
-    slow = [arm for arm in arms if arm.kind == "naive"]
-    fast = [arm for arm in arms if arm.kind != "naive"]
+    slow = [arm for arm in arms if arm.is_serial]
+    fast = [arm for arm in arms if not arm.is_serial]
     draw.shuffle(fast)
     return (*slow, *fast) if draw.random() < 0.5 else (*fast, *slow)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from benchmarks.headline.arms import DEFAULT_ARMS, parse_arms
-from benchmarks.headline.cells import CELLS
+from benchmarks.headline.arms import default_arms, parse_arms
+from benchmarks.headline.cells import DEFAULT_CELLS, parse_cells
 from benchmarks.headline.turns import plan_slices
 
-ARMS = parse_arms(DEFAULT_ARMS)
+ARMS = parse_arms(default_arms("ngram"))
+CELLS = parse_cells(DEFAULT_CELLS)
 
 
 def test_every_cell_is_run_in_adjacent_parts_by_all_arms() -> None:
@@ -15,7 +16,9 @@ def test_every_cell_is_run_in_adjacent_parts_by_all_arms() -> None:
     names = [part.cell.name for part in slices]
     assert names[::2] == names[1::2]
     assert sorted(names[::2]) == sorted(cell.name for cell in CELLS)
-    assert all(set(part.order) == set(ARMS) for part in slices)
+    for part in slices:
+        left_out = {arm.name for arm in ARMS} - {arm.name for arm in part.order}
+        assert left_out == ({"naive"} if part.cell.users == 64 else set())
 
 
 def test_the_second_part_runs_the_arms_in_reverse() -> None:
@@ -27,7 +30,7 @@ def test_the_second_part_runs_the_arms_in_reverse() -> None:
 
 def test_naive_serving_never_separates_the_others() -> None:
     for repeat in range(5):
-        for part in plan_slices(ARMS, CELLS, repeat, 1, seed=0):
+        for part in plan_slices(ARMS, parse_cells(["chat-1", "edit-16"]), repeat, 1, seed=0):
             assert "naive" in (part.order[0].name, part.order[-1].name)
 
 
