@@ -11,8 +11,8 @@ from benchmarks.headline.bandwidth import measure_bandwidth
 from benchmarks.headline.cells import Cell, toy
 from benchmarks.headline.turns import Slice, plan_slices, runs_cell
 
-_WARM_UP_NUMBER = 1_000_000
-"""Number of the first slice of the warm-up, above those of any run."""
+_WARM_UP_REPEAT = 1_000_000
+"""Number of the warm-up, above those of any repeat."""
 
 
 RunSlice = Callable[[Slice], dict[str, Any]]
@@ -25,10 +25,10 @@ def warm_up(arms: Sequence[Arm], cells: Sequence[Cell], runners: Mapping[str, Ru
 
     Raises RuntimeError if an arm fails a request.
     """
-    for number, cell in enumerate(map(toy, cells), start=_WARM_UP_NUMBER):
+    for cell in map(toy, cells):
         for arm in arms:
             if runs_cell(arm, cell):
-                turn = runners[arm.name](Slice(-1, cell, number, tuple(arms)))
+                turn = runners[arm.name](Slice(_WARM_UP_REPEAT, cell, tuple(arms)))
                 if turn["num_errors"]:
                     raise RuntimeError(f"{arm.name} failed in the warm-up: {turn['error']}")
 
@@ -47,7 +47,7 @@ def run_campaign(
     """
     plan, runs = document["plan"], document["runs"]
     for repeat in range(plan["repeats"]):
-        slices = plan_slices(arms, cells, repeat, plan["slices"], plan["seed"])
+        slices = plan_slices(arms, cells, repeat, plan["seed"])
         if sum(run["repeat"] == repeat for run in runs) == sum(len(one.order) for one in slices):
             continue
         runs[:] = [run for run in runs if run["repeat"] != repeat]
@@ -59,12 +59,10 @@ def run_campaign(
                 {
                     "repeat": repeat,
                     "cell": part.cell.name,
-                    "slice": part.number,
                     "arm": name,
-                    "position": position,
                     **turn,
                 }
-                for position, (name, turn) in enumerate(turns.items())
+                for name, turn in turns.items()
             )
             title = f"repeat {repeat}, {place + 1}/{len(slices)} {part.cell.name}"
             print(f"{title} ({time.monotonic() - began_s:.0f} s): {_rates(turns)}", flush=True)

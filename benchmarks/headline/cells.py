@@ -2,8 +2,8 @@
 
 A name is `TEXT[-sampled]-USERS`, such as `json-sampled-16`, or `system-cached` and `system-new`.
 `DEFAULT_CELLS` has every text, both ways of sampling and every number of users at least twice;
-`--cells` takes any other combination. A slice is what one server answers in its turn. All servers
-answer the same requests in a slice. `prompts.jsonl` holds the texts, `schemas.json` the JSON
+`--cells` takes any other combination. A slice is a cell in one repeat: all servers answer the
+same requests in it, each in its turn. `prompts.jsonl` holds the texts, `schemas.json` the JSON
 schemas; neither was used to train a draft.
 """
 
@@ -28,7 +28,7 @@ _SCHEMAS = Path(__file__).with_name("schemas.json")
 _LICENCE = Path(__file__).parents[2] / "LICENSE"
 _LICENCE_CHARACTERS = 7750
 """1,500 tokens of SmolLM2."""
-ANSWER_TOKENS = 64
+ANSWER_TOKENS = 48
 """At most. Most chats and programs would be longer, so all servers' answers are equally long."""
 _PROBE_TOKENS = 16
 """Of an answer in the cells about the time to the first token."""
@@ -39,7 +39,7 @@ _SEED_STRIDE = 1000
 _SYSTEM = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
 """What the model's chat template says where a request has no system prompt."""
 _NUM_REQUESTS = {1: 3, 4: 8, 16: 24, 64: 64}
-"""Of a slice, by users. An arm answers them in three to eight seconds on two cores."""
+"""Of a slice, by users: two to six seconds of an arm on two cores."""
 USERS = tuple(_NUM_REQUESTS)
 
 
@@ -135,16 +135,16 @@ def toy(cell: Cell) -> Cell:
     )
 
 
-def slice_load(cell: Cell, cells: Sequence[Cell], number: int, model: str, seed: int) -> Load:
-    """The requests of slice `number` of this cell.
+def slice_load(cell: Cell, cells: Sequence[Cell], repeat: int, model: str, seed: int) -> Load:
+    """The requests of this cell in a repeat; `cells` are all cells of the run.
 
-    `number` counts the slices of the whole run; `cells` are all cells of the run. Every request of
+    Every request of
     a run begins with a number of its own, so that no server has its beginning in its prefix cache,
     except in `system-cached`: a request before the slice, with another question, puts the system
     prompt there.
     """
-    first = _first_index(cell, cells, number)
-    seeds = (seed + number * _SEED_STRIDE, seed)
+    first = _first_index(cell, cells, repeat)
+    seeds = (seed + repeat * _SEED_STRIDE, seed)
     *requests, further = [
         _request(cell, first + place, place, model, *seeds)
         for place in range(cell.num_requests + 1)
@@ -174,14 +174,14 @@ def _request(
     )
 
 
-def _first_index(cell: Cell, cells: Sequence[Cell], number: int) -> int:
+def _first_index(cell: Cell, cells: Sequence[Cell], repeat: int) -> int:
     """Index of the slice's first request in the run: the cells count one after another.
 
     The priming request of a cell is one more.
     """
     widths = [one.num_requests + 1 for one in cells]
     before = sum(widths[: [one.name for one in cells].index(cell.name)])
-    return number * sum(widths) + before
+    return repeat * sum(widths) + before
 
 
 @functools.cache

@@ -70,20 +70,6 @@ def second_control(measured: Measured, first: str) -> str | None:
     return next((arm for arm in measured.arms if arm.startswith(f"{first}#")), None)
 
 
-def later_over_earlier(measured: Measured, first: str, again: str, cell: str) -> float:
-    """Output tokens/s of the control that ran later / earlier, geometric mean over all slices.
-
-    It shows a drift within a slice and effects of the order, which the ratio of the second server
-    to the first averages out.
-    """
-    column, logs = measured.cells.index(cell), []
-    for (arm, at, number), turn in measured.rates_by_order.items():
-        if (arm, at) == (first, column):
-            earlier, later = sorted([turn, measured.rates_by_order[again, column, number]])
-            logs.append(np.log(later[1] / earlier[1]))
-    return float(np.exp(np.mean(logs)))
-
-
 def users(measured: Measured, arm: str) -> Floats:
     """The most concurrent requests of the measured levels within both limits, (num_repeats,).
 

@@ -28,9 +28,8 @@ LATENCY_P50 = Figure("latency_p50_ms", "P50 latency, ms")
 TTFT_P50 = Figure("ttft_p50_ms", "P50 time to first token, ms")
 TPOT_P50 = Figure("tpot_p50_ms", "P50 per output token, ms")
 TPOT_P99 = Figure("tpot_p99_ms", "P99 per output token, ms")
-PAUSE_P99 = Figure("pause_p99_ms", "P99 of the longest pause of an answer, ms")
 FIGURES = (
-    TOKENS_PER_S, REQUESTS_PER_S, LATENCY_P50, TTFT_P50, TPOT_P50, TPOT_P99, PAUSE_P99
+    TOKENS_PER_S, REQUESTS_PER_S, LATENCY_P50, TTFT_P50, TPOT_P50, TPOT_P99
 )  # fmt: skip
 
 
@@ -64,8 +63,6 @@ class Measured:
     """Of the memory, (num_repeats,); NaN in results that lack it."""
     read_bytes: Mapping[str, int]
     """Bytes of weights that the server reads for a token, by arm; empty where it is not known."""
-    rates_by_order: Mapping[tuple[str, int, int], tuple[int, float]]
-    """By arm, column of the cell and slice: position in the slice, output tokens/s."""
 
     @property
     def num_repeats(self) -> int:
@@ -106,18 +103,15 @@ def read_measured(document: Mapping[str, Any]) -> Measured:
     plan, runs = document["plan"], document["runs"]
     arms, cells = tuple(plan["arms"]), tuple(plan["cells"])
     skipped = {(arm, cell) for arm, cell in plan.get("skipped", ())}
-    whole = (len(arms) * len(cells) - len(skipped)) * plan["slices"]
+    whole = (len(arms) * len(cells) - len(skipped)) * plan.get("slices", 1)
     numbers = [run["repeat"] for run in runs]
     repeats = [number for number in sorted(set(numbers)) if numbers.count(number) == whole]
     if not repeats:
         raise ValueError("no repeat is complete: every repeat lacks the turn of an arm")
     by_place: dict[tuple[str, int, str], list[Mapping[str, Any]]] = {}
-    by_order: dict[tuple[str, int, int], tuple[int, float]] = {}
     for run in runs:
         if run["repeat"] in repeats:
             by_place.setdefault((run["arm"], run["repeat"], run["cell"]), []).append(run)
-            at = (run["arm"], cells.index(run["cell"]), run["slice"])
-            by_order[at] = (run["position"], _tokens(run) / run["seconds"])
     values = {(figure.name, arm): np.full((len(repeats), len(cells)), np.nan)
               for figure in FIGURES for arm in arms}  # fmt: skip
     counts: dict[tuple[str, str], list[Counts]] = {}
@@ -138,7 +132,6 @@ def read_measured(document: Mapping[str, Any]) -> Measured:
         cells=cells,
         values=values,
         counts={at: tuple(found) for at, found in counts.items()},
-        rates_by_order=by_order,
         bandwidth_bytes_per_s=np.array([bandwidth.get(str(one), np.nan) for one in repeats]),
         read_bytes=document.get("read_bytes", {}),
     )
@@ -149,7 +142,6 @@ def _figures(turns: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     requests = [request for turn in turns for request in turn["requests"]]
     seconds = sum(turn["seconds"] for turn in turns)
     tpots = [(last - first) / (n - 1) for _, n, first, last, _ in requests if n > 1]
-    pauses = [pause for *_, pause in requests if pause is not None]
     return {
         TOKENS_PER_S.name: sum(map(_tokens, turns)) / seconds,
         REQUESTS_PER_S.name: len(requests) / seconds,
@@ -157,7 +149,6 @@ def _figures(turns: Sequence[Mapping[str, Any]]) -> dict[str, float]:
         TTFT_P50.name: _percentile([first for _, _, first, _, _ in requests], 50),
         TPOT_P50.name: _percentile(tpots, 50),
         TPOT_P99.name: _percentile(tpots, 99),
-        PAUSE_P99.name: _percentile(pauses, 99),
     }
 
 

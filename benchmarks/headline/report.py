@@ -35,8 +35,8 @@ def _head(document: Mapping[str, Any]) -> str:
         "",
         *([f"**{plan['note']}**", ""] if plan["note"] else []),
         f"- SmolLM2-135M-Instruct. Drafts: {plan['draft']}, unless the server's name says another.",
-        f"- Repeats: {plan['repeats']}; slices of a cell in each: {plan['slices']}. All servers "
-        "are alive at once and answer the same requests slice by slice in turn.",
+        f"- Repeats: {plan['repeats']}. All servers are alive at once and answer the same requests "
+        "cell by cell in turn.",
         f"- {environment['cpu_model']}, {environment['num_logical_cores']} cores, load average "
         f"{environment['load_average_1_min']:.1f} before the run; vLLM "
         f"{environment['vllm_installed']}, Paceline {environment['paceline']}; "
@@ -176,8 +176,8 @@ def _definitions() -> str:
         f"- Limit: the bandwidth of the memory over the bytes of the weights, which every token "
         f"reads once without drafts; its share is that of the rate in `{SINGLE}`. A server that "
         "drafts may exceed it.\n"
-        "- A dash: the server answers one request at a time and is not measured with more than "
-        f"{MAX_SERIAL_USERS} users.\n"
+        "- A dash: the server answers one request at a time, and is measured only with chats of up "
+        f"to {MAX_SERIAL_USERS} users.\n"
         "- Verdicts: *reached* if every repeat reaches the published ratio, *short* if none does."
     )
 

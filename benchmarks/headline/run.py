@@ -1,7 +1,7 @@
 """Compare naive serving, llama.cpp, plain vLLM, static speculation and Paceline on a chat model.
 
-All servers of SmolLM2-135M-Instruct are started and stay alive; they answer the same requests slice
-by slice in turn, so that drift and other load of the machine weigh on all alike. `vllm#again` and
+All servers of SmolLM2-135M-Instruct are started and stay alive; they answer the same requests cell
+by cell in turn, so that drift and other load of the machine weigh on all alike. `vllm#again` and
 `vllm+layout#again` are the same servers a second time; their ratio to the first is the noise.
 `arms.py` and `cells.py` describe the servers and the loads, `published.py` the figures to compare
 with.
@@ -72,7 +72,6 @@ def build_plan(arguments: argparse.Namespace) -> dict[str, Any]:
         ],
         "requests": {cell.name: cell.num_requests for cell in cells},
         "repeats": arguments.repeats,
-        "slices": arguments.slices,
         "max_tokens": ANSWER_TOKENS,
         "kv_cache_mib": arguments.kv_cache_mib,
         "seed": arguments.seed,
@@ -127,7 +126,7 @@ def resumed(earlier: dict[str, Any], document: Mapping[str, Any]) -> dict[str, A
 def _is_complete(document: Mapping[str, Any]) -> bool:
     plan = document["plan"]
     num_turns = len(plan["arms"]) * len(plan["cells"]) - len(plan["skipped"])
-    return bool(len(document["runs"]) == num_turns * plan["slices"] * plan["repeats"])
+    return bool(len(document["runs"]) == num_turns * plan["repeats"])
 
 
 def _measure(arguments: argparse.Namespace, document: dict[str, Any], result: ResultFile) -> None:
@@ -163,7 +162,7 @@ def _measure(arguments: argparse.Namespace, document: dict[str, Any], result: Re
 
 
 def _run_slice(server: HttpArm, cells: Sequence[Cell], seed: int, part: Slice) -> dict[str, Any]:
-    return server.run(lambda model: slice_load(part.cell, cells, part.number, model, seed))
+    return server.run(lambda model: slice_load(part.cell, cells, part.repeat, model, seed))
 
 
 def _watch(servers: Sequence[Server]) -> dict[str, dict[str, float]]:
@@ -195,8 +194,6 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     add("--cells", nargs="+", default=list(DEFAULT_CELLS), metavar="CELL",
         help="such as chat-1 or json-sampled-64; cells.py describes them")  # fmt: skip
     add("--repeats", type=int, default=4, metavar="N")
-    add("--slices", type=int, default=1, metavar="N",
-        help="parts of a cell in each repeat; the arms take turns in each part")  # fmt: skip
     add("--few-requests", action="store_true",
         help="as few requests as each load allows, and short answers")  # fmt: skip
     add("--kv-cache-mib", type=int, default=384, metavar="N", help="of every server but naive")
@@ -220,7 +217,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
 def _check(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
     if arguments.results is None and arguments.resume is None:
         parser.error("give --results FOLDER, the folder of the raw result")
-    for name in ("repeats", "slices", "kv_cache_mib"):
+    for name in ("repeats", "kv_cache_mib"):
         if getattr(arguments, name) < 1:
             flag = f"--{name.replace('_', '-')}"
             parser.error(f"{flag} is {getattr(arguments, name)}; it must be at least 1")

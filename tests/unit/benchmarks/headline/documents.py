@@ -12,7 +12,6 @@ def document(
     rates: Mapping[str, Sequence[Sequence[float | None]]],
     cells: Sequence[str],
     *,
-    slices: int = 1,
     requests: Sequence[Row] | None = None,
     drafted: Mapping[str, tuple[int, int]] | None = None,
 ) -> dict[str, Any]:
@@ -25,7 +24,7 @@ def document(
     others at the pace of one stream at this rate. `drafted`: drafted and accepted tokens by arm.
     """
     runs = []
-    for position, (arm, rows) in enumerate(rates.items()):
+    for arm, rows in rates.items():
         for repeat, row in enumerate(rows):
             for cell, rate in zip(cells, row, strict=True):
                 if rate is None:
@@ -34,13 +33,13 @@ def document(
                 answer = (40, 50, 100.0, 100.0 + 49 * pace_ms, 2 * pace_ms)
                 given = list(requests) if requests is not None else [answer, answer]
                 turn = {
-                    "repeat": repeat, "cell": cell, "arm": arm, "position": position,
+                    "repeat": repeat, "cell": cell, "arm": arm,
                     "seconds": sum(r[1] for r in given) / rate, "num_errors": 0, "error": None,
                     "max_dispatch_delay_ms": 0.1, "requests": given,
                 }  # fmt: skip
                 if drafted and arm in drafted:
                     turn["drafted_tokens"], turn["accepted_tokens"] = drafted[arm]
-                runs += [{**turn, "slice": repeat * slices + part} for part in range(slices)]
+                runs.append(turn)
     skipped = [
         [arm, cell]
         for arm, rows in rates.items()
@@ -50,7 +49,7 @@ def document(
     return {
         "plan": {
             "draft": "n-gram lookup", "arms": list(rates), "cells": list(cells), "repeats": 2,
-            "skipped": skipped, "slices": slices, "max_tokens": 64, "usd_per_hour": 0.36,
+            "skipped": skipped, "max_tokens": 64, "usd_per_hour": 0.36,
             "price_source": "a price list", "note": "", "seed": 0,
         },
         "environment": {

@@ -14,7 +14,7 @@ from benchmarks.headline.turns import Slice
 
 ARMS = parse_arms(["naive", "vllm", "paceline"])
 CELLS = parse_cells(["chat-1", "chat-64"])
-PLAN = {"repeats": 2, "slices": 2, "seed": 0}
+PLAN = {"repeats": 2, "seed": 0}
 Asked = list[tuple[str, str, int]]
 
 
@@ -25,7 +25,7 @@ def _bandwidth(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def answer(name: str, asked: Asked, part: Slice, *, num_errors: int = 0) -> dict[str, Any]:
     """Ten tokens in two seconds."""
-    asked.append((name, part.cell.name, part.number))
+    asked.append((name, part.cell.name, part.repeat))
     requests = [[1, 5, 1.0, 2.0, None]] * part.cell.num_requests
     failure = "lost" if num_errors else None
     return {"seconds": 2.0, "requests": requests, "num_errors": num_errors, "error": failure}
@@ -44,31 +44,31 @@ def new_document() -> dict[str, Any]:
 
 
 def test_every_arm_runs_its_slices_and_each_repeat_is_saved() -> None:
-    """A repeat has two slices of chat-1 with three arms, and two of chat-64 without naive."""
+    """A repeat has chat-1 with three arms and chat-64 without naive."""
     document, saved = new_document(), list[int]()
     asked = run(document, saved)
-    assert saved == [10, 20]
+    assert saved == [5, 10]
     assert sorted(asked) == sorted(
-        (arm.name, cell.name, number)
+        (arm.name, cell.name, repeat)
         for arm in ARMS
         for cell in CELLS
-        for number in range(4)
+        for repeat in range(2)
         if (arm.name, cell.name) != ("naive", "chat-64")
     )
     runs = document["runs"]
-    assert [(run["arm"], run["cell"], run["slice"]) for run in runs] == asked
+    assert [(run["arm"], run["cell"], run["repeat"]) for run in runs] == asked
     assert document["bandwidth_bytes_per_s"] == {"0": 2e10, "1": 2e10}
 
 
 def test_an_unfinished_repeat_is_run_again_and_a_complete_one_is_kept() -> None:
     document = new_document()
     run(document, [])
-    kept = document["runs"][:10]
-    document["runs"] = document["runs"][:13]
+    kept = document["runs"][:5]
+    document["runs"] = document["runs"][:7]
     asked = run(document, [])
-    assert document["runs"][:10] == kept
-    assert len(document["runs"]) == 20
-    assert {number for _, _, number in asked} == {2, 3}
+    assert document["runs"][:5] == kept
+    assert len(document["runs"]) == 10
+    assert {repeat for _, _, repeat in asked} == {1}
 
 
 def test_the_warm_up_is_short_and_ends_the_run_when_a_server_fails() -> None:

@@ -7,7 +7,6 @@ import pytest
 
 from benchmarks.headline.measured import (
     LATENCY_P50,
-    PAUSE_P99,
     REQUESTS_PER_S,
     TOKENS_PER_S,
     TPOT_P50,
@@ -27,23 +26,14 @@ def test_figures_of_a_cell() -> None:
     measured = read_measured(result)
     found = {
         figure: float(measured.of(figure, "vllm", "chat-1")[0])
-        for figure in (TOKENS_PER_S, REQUESTS_PER_S, LATENCY_P50, TTFT_P50, TPOT_P50, TPOT_P99,
-                       PAUSE_P99)
-    }  # fmt: skip
+        for figure in (TOKENS_PER_S, REQUESTS_PER_S, LATENCY_P50, TTFT_P50, TPOT_P50, TPOT_P99)
+    }
     assert found == {
         TOKENS_PER_S: 8.0, REQUESTS_PER_S: 0.5, LATENCY_P50: 900.0, TTFT_P50: 200.0,
-        TPOT_P50: 60.0, TPOT_P99: pytest.approx(99.2), PAUSE_P99: 150.0,
+        TPOT_P50: 60.0, TPOT_P99: pytest.approx(99.2),
     }  # fmt: skip
     counts = measured.counts["vllm", "chat-1"][0]
     assert (counts.num_requests, counts.prompt_tokens, counts.output_tokens) == (2, 30, 32)
-
-
-def test_slices_of_a_cell_count_together() -> None:
-    """100 tokens in 1 s and 100 tokens in 4 s are 40 tokens/s, not the mean of the rates."""
-    result = document({"vllm": [[100.0]]}, ["chat-1"], slices=2)
-    result["runs"][1]["seconds"] = 4.0
-    measured = read_measured(result)
-    assert measured.of(TOKENS_PER_S, "vllm", "chat-1").tolist() == [40.0]
 
 
 def test_a_gain_above_one_is_better_whatever_the_figure() -> None:

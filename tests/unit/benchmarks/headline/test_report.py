@@ -162,7 +162,6 @@ def test_a_page_that_repeats_the_report_is_covered_by_its_claims(
     link = "[raw](../benchmarks/results/x.json)"
     tables = [line for line in render_report(result).splitlines() if line.startswith("| ")]
     rows = [line for line in tables if "(" in line and "to" in line and "n = " not in line]
-    rows += [line for line in tables if "the one that ran later" in line]
     page = "\n".join(["# Page", link, *rows])
     claims = list(all_claims(result, read_measured(result)))
     texts = {"published": published_texts()}
