@@ -43,7 +43,6 @@ FOUR_BITS = "gptq"
 STATIC_LENGTHS = (1, 2, 3, 5)
 LLAMA_SERVER = Path("runs/llamacpp/llama_cpp/lib/llama-server")
 """Built by `VENV=.venv CLIENTS=runs NATIVE=1 scripts/install-llamacpp.sh`."""
-_NGRAM_ARM = "vllm+layout+ngram+K=3"
 _SPEC = re.compile(
     r"(?P<kind>naive|llama\.cpp|vllm|paceline)(?P<layout>\+layout)?"
     rf"(?:\+(?P<scheme>{'|'.join(SCHEMES)}))?(?:\+(?P<drafter>ngram|lookup))?"
@@ -54,15 +53,28 @@ _QUIET = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "HF_HUB_OFFLINE": "1"
 _LLAMACPP_KV_BYTES_PER_TOKEN = 23_040
 """Of SmolLM2: 30 layers, keys and values of 3 heads with 64 numbers of 2 bytes."""
 _LLAMACPP_SLOTS = 64
+_MEMORY_GIB = {NAIVE: 1.0, LLAMACPP: 0.4, PLAIN: 2.0, PACELINE: 2.2}
+"""Of a server without its KV cache. vLLM has three processes; observed while it compiled."""
 
 
-def default_arms(draft: str) -> tuple[str, ...]:
-    """The names of the arms for this default drafter; n-grams are arms of their own beside it."""
-    ngram = (_NGRAM_ARM, f"{PACELINE}+{NGRAM}") if draft != NGRAM else ()
+GROUPS = ("servers", "speculation")
+
+
+def default_arms(group: str, draft: str) -> tuple[str, ...]:
+    """The names of the arms of a group for this default drafter; n-grams stand beside another one.
+
+    `servers` compares Paceline with other servers, `speculation` with static lengths. All arms at
+    once would need 30 GiB; plain vLLM, the layout and Paceline are in both groups.
+    """
+    has_other = draft != NGRAM
+    if group == "speculation":
+        lengths = [f"{LAYOUT}+K={length}" for length in STATIC_LENGTHS]
+        ngram = [f"{LAYOUT}+{NGRAM}+K=3"] if has_other else []
+        return (PLAIN, LAYOUT, f"{LAYOUT}#again", *lengths, *ngram, PACELINE)
+    ngram = [f"{PACELINE}+{NGRAM}"] if has_other else []
     return (
-        NAIVE, LLAMACPP, f"{LLAMACPP}+lookup", PLAIN, f"{PLAIN}#again", LAYOUT, f"{LAYOUT}#again",
-        *(f"{LAYOUT}+K={length}" for length in STATIC_LENGTHS), *ngram[:1],
-        PACELINE, *ngram[1:], f"{PACELINE}+w8a8", f"{PACELINE}+{FOUR_BITS}",
+        NAIVE, LLAMACPP, f"{LLAMACPP}+lookup", PLAIN, f"{PLAIN}#again", LAYOUT,
+        PACELINE, *ngram, f"{PACELINE}+w8a8", f"{PACELINE}+{FOUR_BITS}",
     )  # fmt: skip
 
 
@@ -172,6 +184,12 @@ def parse_arms(specs: Sequence[str]) -> tuple[Arm, ...]:
     if PLAIN not in names:
         raise ValueError(f"the arms are {', '.join(names)}; {PLAIN!r} must be among them")
     return arms
+
+
+def memory_bytes(arm: Arm, kv_cache_bytes: int) -> int:
+    """About what the arm's server needs."""
+    without_cache = int(_MEMORY_GIB[arm.kind] * 2**30)
+    return without_cache if arm.kind == NAIVE else without_cache + kv_cache_bytes
 
 
 def server_plan(arm: Arm, model: ModelFolders, kv_cache_bytes: int) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from paceline.cost.arithmetic import MeasuredRates, token_prices
 
 _STATIC = re.compile(r"vllm(\+layout)?(\+ngram)?\+K=\d+")
 CONTROLS = (PLAIN, LAYOUT)
-"""Arms that run twice in a full campaign."""
+"""Arms that may run twice in a campaign."""
 USER_LEVELS = {f"chat-{users}": users for users in USERS}
 MAX_TTFT_MS = 1000.0
 MAX_TPOT_MS = 100.0

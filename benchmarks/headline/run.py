@@ -1,13 +1,15 @@
 """Compare naive serving, llama.cpp, plain vLLM, static speculation and Paceline on a chat model.
 
-All servers of SmolLM2-135M-Instruct are started and stay alive; they answer the same requests cell
-by cell in turn, so that drift and other load of the machine weigh on all alike. `vllm#again` and
-`vllm+layout#again` are the same servers a second time; their ratio to the first is the noise.
-`arms.py` and `cells.py` describe the servers and the loads, `published.py` the figures to compare
-with.
+All servers of a group serve SmolLM2-135M-Instruct. They stay alive during the run and answer the
+same requests cell by cell in turn, so that drift and other load of the machine weigh on all alike.
+`vllm#again` and `vllm+layout#again` are the same servers a second time; their ratio to the first is
+the noise. `arms.py` and `cells.py` describe the servers and the loads, `published.py` the figures
+to compare with.
 
     VENV=.venv CLIENTS=runs NATIVE=1 scripts/install-llamacpp.sh
-    python benchmarks/headline/run.py --results benchmarks/results
+    python benchmarks/headline/run.py --results benchmarks/results --name servers
+    python benchmarks/headline/run.py --results benchmarks/results --name speculation \\
+        --group speculation
     python benchmarks/headline/run.py --resume FILE.json.gz ...
     python benchmarks/headline/run.py --render FILE.json.gz
     python benchmarks/headline/run.py --dry-run --results /tmp
@@ -34,7 +36,15 @@ import psutil
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from benchmarks.headline.arms import NGRAM, default_arms, parse_arms, server_plan
+from benchmarks.headline.arms import (
+    GROUPS,
+    NGRAM,
+    Arm,
+    default_arms,
+    memory_bytes,
+    parse_arms,
+    server_plan,
+)
 from benchmarks.headline.bandwidth import read_bytes
 from benchmarks.headline.campaign import run_campaign, warm_up
 from benchmarks.headline.cells import (
@@ -51,7 +61,7 @@ from benchmarks.headline.http_arm import HttpArm
 from benchmarks.headline.turns import Slice, runs_cell
 from benchmarks.headline.weights import default_draft, prepare
 from benchmarks.results_file import ResultFile, add_allow_dirty, read_result
-from benchmarks.servers import Server, descendants, running_servers, watch_idle
+from benchmarks.servers import private_memory_bytes, running_servers, watch_idle
 from paceline.bench.results.environment import describe_environment
 
 PRICE_SOURCE = "AWS m7i.large, on demand, N. Virginia, Linux, 2025-07-01"
@@ -135,9 +145,10 @@ def _measure(arguments: argparse.Namespace, document: dict[str, Any], result: Re
     if arguments.dry_run:
         plans = {arm.name: mock_plan(arm) for arm in arms}
     else:
+        kv_cache_bytes = arguments.kv_cache_mib << 20
+        _check_memory(arms, kv_cache_bytes)
         model, document["quality"] = prepare(arms, arguments.weights)
         document["read_bytes"] = {arm.name: read_bytes(arm, model) for arm in arms}
-        kv_cache_bytes = arguments.kv_cache_mib << 20
         plans = {arm.name: server_plan(arm, model, kv_cache_bytes) for arm in arms}
 
     def save() -> None:
@@ -156,24 +167,27 @@ def _measure(arguments: argparse.Namespace, document: dict[str, Any], result: Re
             for arm in arms
         }
         warm_up(arms, cells, runners)
-        document["idle"] = _watch(list(servers.values()))
+        document["idle"] = {
+            name: {"cores": cores, "memory_mib": private_memory_bytes(servers[name]) >> 20}
+            for name, cores in watch_idle(list(servers.values())).items()
+        }
         print(f"all servers idle: {document['idle']}", flush=True)
         run_campaign(document, arms, cells, runners, save)
 
 
+def _check_memory(arms: Sequence[Arm], kv_cache_bytes: int) -> None:
+    """SystemExit if the servers do not fit: they would be killed in the middle of the run."""
+    needed = sum(memory_bytes(arm, kv_cache_bytes) for arm in arms)
+    available = psutil.virtual_memory().available
+    if needed > available:
+        raise SystemExit(
+            f"the {len(arms)} servers need about {needed / 2**30:.0f} GiB, and "
+            f"{available / 2**30:.0f} GiB are free; name fewer with --arms"
+        )
+
+
 def _run_slice(server: HttpArm, cells: Sequence[Cell], seed: int, part: Slice) -> dict[str, Any]:
     return server.run(lambda model: slice_load(part.cell, cells, part.repeat, model, seed))
-
-
-def _watch(servers: Sequence[Server]) -> dict[str, dict[str, float]]:
-    """Cores that each server uses without a request, and its own memory, not shared with others."""
-    found = {}
-    for name, cores in watch_idle(servers).items():
-        [server] = [one for one in servers if one.name == name]
-        processes = [psutil.Process(server.process.pid), *descendants(server)]
-        memory = sum(process.memory_full_info().uss for process in processes)
-        found[name] = {"cores": cores, "memory_mib": round(memory / 2**20)}
-    return found
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -190,13 +204,15 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("--arms", nargs="+", metavar="ARM", help="all by default; arms.py describes them")
+    add("--group", choices=GROUPS, default=GROUPS[0],
+        help="Paceline beside other servers, or beside static draft lengths")  # fmt: skip
+    add("--arms", nargs="+", metavar="ARM", help="in place of a group; arms.py describes them")
     add("--cells", nargs="+", default=list(DEFAULT_CELLS), metavar="CELL",
         help="such as chat-1 or json-sampled-64; cells.py describes them")  # fmt: skip
     add("--repeats", type=int, default=4, metavar="N")
     add("--few-requests", action="store_true",
         help="as few requests as each load allows, and short answers")  # fmt: skip
-    add("--kv-cache-mib", type=int, default=384, metavar="N", help="of every server but naive")
+    add("--kv-cache-mib", type=int, default=256, metavar="N", help="of every server but naive")
     add("--weights", type=Path, default=Path("runs"), metavar="FOLDER", help="of quantized weights")
     add("--usd-per-hour", type=float, default=USD_PER_HOUR, metavar="USD",
         help=f"price of the machine; by default {PRICE_SOURCE}")  # fmt: skip
@@ -225,7 +241,9 @@ def _check(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> No
         parser.error(f"--usd-per-hour is {arguments.usd_per_hour}; it must be above 0 and finite")
     arguments.draft = NGRAM if arguments.dry_run else default_draft()
     try:
-        arguments.parsed_arms = parse_arms(arguments.arms or default_arms(arguments.draft))
+        arguments.parsed_arms = parse_arms(
+            arguments.arms or default_arms(arguments.group, arguments.draft)
+        )
         cells = parse_cells(arguments.cells)
     except ValueError as error:
         parser.error(str(error))

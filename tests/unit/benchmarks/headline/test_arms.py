@@ -10,7 +10,15 @@ from pathlib import Path
 import pytest
 
 from benchmarks.headline import arms
-from benchmarks.headline.arms import ModelFolders, default_arms, parse_arm, parse_arms, server_plan
+from benchmarks.headline.arms import (
+    GROUPS,
+    ModelFolders,
+    default_arms,
+    memory_bytes,
+    parse_arm,
+    parse_arms,
+    server_plan,
+)
 from paceline import demo
 from paceline.config import load_settings
 from paceline.engine.launch.hardware import read_hardware
@@ -22,7 +30,9 @@ BUNDLED = ModelFolders(str(demo.target_path()), str(demo.draft_path()), gguf="x.
 FURTHER = ("vllm+layout+w8a8", "vllm+layout+fp8+ngram+K=2#b", "paceline+awq+ngram", "paceline#b")
 
 
-@pytest.mark.parametrize("name", [*default_arms("a folder"), *default_arms("ngram"), *FURTHER])
+@pytest.mark.parametrize(
+    "name", [*default_arms("servers", "/head"), *default_arms("speculation", "/head"), *FURTHER]
+)
 def test_an_arm_keeps_its_name(name: str) -> None:
     assert parse_arm(name).name == name
 
@@ -68,15 +78,26 @@ def test_the_control_of_the_ratios_must_be_there_and_names_are_unique() -> None:
 
 
 def test_only_arms_with_a_drafter_report_drafts() -> None:
-    found = [arm.name for arm in parse_arms(default_arms("ngram")) if arm.reports_drafts]
-    assert found == [
-        *("vllm+layout+K=1", "vllm+layout+K=2", "vllm+layout+K=3", "vllm+layout+K=5"),
-        *("paceline", "paceline+w8a8", "paceline+gptq"),
+    arms = parse_arms(default_arms("speculation", "ngram"))
+    assert [arm.name for arm in arms if arm.reports_drafts] == [
+        *("vllm+layout+K=1", "vllm+layout+K=2", "vllm+layout+K=3", "vllm+layout+K=5", "paceline"),
     ]
 
 
+def test_each_group_fits_a_machine_of_24_gib_and_has_the_controls() -> None:
+    for group in GROUPS:
+        names = default_arms(group, "/head")
+        assert {"vllm", "vllm+layout", "paceline"} < set(names)
+        assert sum("#again" in name for name in names) == 1
+        assert sum(memory_bytes(arm, 2**28) for arm in parse_arms(names)) < 21 * 2**30
+
+
 def test_ngrams_are_arms_of_their_own_beside_another_default_drafter() -> None:
-    added = set(default_arms("a folder")) - set(default_arms("ngram"))
+    added = {
+        name
+        for group in GROUPS
+        for name in set(default_arms(group, "/head")) - set(default_arms(group, "ngram"))
+    }
     assert added == {"vllm+layout+ngram+K=3", "paceline+ngram"}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from benchmarks.headline import run
 from benchmarks.results_file import encode_result, read_result
+from paceline.bench.results.environment import describe_environment
 
 ARMS = ["naive", "llama.cpp", "vllm", "vllm+layout+K=2", "paceline", "paceline+w8a8"]
 CELLS = ["chat-1", "json-sampled-4", "code-64", "system-cached"]
@@ -78,7 +80,7 @@ def _complete_result(folder: Path) -> Path:
     path = folder / "x.json"
     document = {
         "plan": plan,
-        "environment": {"commit": run.describe_environment([]).commit},
+        "environment": {"commit": describe_environment([]).commit},
         "bandwidth_bytes_per_s": {"0": 2e10},
         "runs": [{"repeat": 0}] * NUM_TURNS,
     }
@@ -107,3 +109,19 @@ def test_a_run_needs_a_place_for_its_result(capsys: pytest.CaptureFixture[str]) 
     with pytest.raises(SystemExit):
         run.main([])
     assert "give --results FOLDER" in capsys.readouterr().err
+
+
+def test_servers_that_do_not_fit_are_not_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("benchmarks.headline.run.psutil.virtual_memory", lambda: Memory(4 << 30))
+    words = ["--arms", "vllm", "paceline", "--results", str(tmp_path), "--allow-dirty"]
+    with pytest.raises(SystemExit, match="the 2 servers need about 5 GiB, and 4 GiB are free"):
+        run.main(words)
+
+
+@dataclass
+class Memory:
+    """What psutil says of a machine's memory."""
+
+    available: int

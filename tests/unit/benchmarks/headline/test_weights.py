@@ -42,7 +42,7 @@ def test_what_is_missing_is_made_once_by_commands_that_are_recorded(
             (tmp_path / "smollm2-calibration.jsonl").write_text("")
         return subprocess.CompletedProcess(words, 0)
 
-    monkeypatch.setattr(weights.subprocess, "run", make)
+    monkeypatch.setattr(subprocess, "run", make)
     arms = parse_arms(["vllm", "paceline+w8a8", "vllm+layout+w8a8", "paceline+gptq"])
     model, quality = weights.prepare(arms, tmp_path)
     assert model.quantized == {
@@ -65,7 +65,7 @@ def test_a_run_ends_if_something_cannot_be_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refused: subprocess.CompletedProcess[str] = subprocess.CompletedProcess([], 2)
-    monkeypatch.setattr(weights.subprocess, "run", lambda words, check: refused)
+    monkeypatch.setattr(subprocess, "run", lambda words, check: refused)
     with pytest.raises(SystemExit, match="no w8a8 weights in"):
         weights.prepare([parse_arm("paceline+w8a8")], tmp_path)
     monkeypatch.setattr(weights, "LLAMA_SERVER", tmp_path / "llama-server")
