@@ -42,13 +42,12 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.headline.arms import Arm, ModelFolders, server_plan
-from benchmarks.headline.cells import Cell, Text
-from benchmarks.headline.http_arm import HttpArm
-from benchmarks.headline.turns import Slice
+from benchmarks.headline.http_arm import HttpArm, Load
 from benchmarks.results_file import ResultFile, add_allow_dirty
 from benchmarks.servers import Server, running_servers
 from paceline.bench.results.environment import describe_environment
 from paceline.demo import draft_path, target_path
+from paceline.workloads import SamplingSettings, build_spec, load_workload
 
 LENGTH = 8
 WITHOUT, CONTROL = Arm("vllm", has_layout=True), Arm("vllm", has_layout=True, label="again")
@@ -57,6 +56,8 @@ HELD, FIXED = Arm("paceline", label="held"), Arm("paceline", label="fixed")
 OFF = Arm("paceline", label="off")
 ARMS = (WITHOUT, CONTROL, DRAFTS, HELD, FIXED, OFF)
 _KV_CACHE_BYTES = 256 << 20
+_SEED_STRIDE = 1000
+"""Between the seeds of two turns; above the number of requests of a turn."""
 _PACELINE = [sys.executable, "-c", "from paceline.cli import main; main(prog_name='paceline')"]
 _NORMAL_95 = 1.96
 _WITHIN_S = 90.0
@@ -82,7 +83,7 @@ def main() -> None:
             for key in ("pairs", "num_requests", "concurrency", "max_tokens", "seconds", "name")
         },
     }
-    folders = ModelFolders(arguments.name, str(arguments.model), str(arguments.draft))
+    folders = ModelFolders(str(arguments.model), str(arguments.draft))
     plans = {arm.name: _plan(arm, folders) for arm in ARMS}
     with (
         tempfile.TemporaryDirectory(prefix="doctor-losses-") as logs,
@@ -186,14 +187,9 @@ class _Turns:
     """Lets all servers answer the same requests in turn."""
 
     def __init__(self, servers: Mapping[str, Server], arguments: argparse.Namespace) -> None:
-        self._cell = Cell("hard", Text.HARD, arguments.concurrency, arguments.num_requests)
-        self._arms = {
-            arm.name: HttpArm(
-                arm, servers[arm.name].url, (self._cell,),
-                max_tokens=arguments.max_tokens, seed=0, timeout_s=300.0,
-            )
-            for arm in ARMS
-        }  # fmt: skip
+        self._arguments = arguments
+        self._arms = {arm.name: HttpArm(arm, servers[arm.name].url, 300.0) for arm in ARMS}
+        self._prompts = load_workload("hard").prompts(0)
         self._number = 0
 
     def run(self, num_turns: int) -> list[dict[str, float]]:
@@ -201,17 +197,34 @@ class _Turns:
         found = []
         for _ in range(num_turns):
             order = ARMS if self._number % 2 == 0 else tuple(reversed(ARMS))
-            part = Slice(0, self._cell, self._number, order)
-            self._number += 1
             turn = {}
             for arm in order:
-                answered = self._arms[arm.name].run(part, 0.0)
+                answered = self._arms[arm.name].run(self._load)
                 turn[arm.name] = _tokens_per_s(answered)
                 if arm.kind == "paceline":
                     turn[_drafted(arm)] = answered["drafted_tokens"] / _num_tokens(answered)
+            self._number += 1
             print({name: round(rate, 2) for name, rate in turn.items()}, flush=True)
             found.append(turn)
         return found
+
+    def _load(self, model: str) -> Load:
+        """Code to continue, sampled at temperature 1: other prompts and seeds in every turn."""
+        num_requests = self._arguments.num_requests
+        sampling = SamplingSettings(
+            model=model,
+            temperature=1.0,
+            top_p=None,
+            max_tokens=self._arguments.max_tokens,
+            seed=self._number * _SEED_STRIDE,
+            extra_body={},
+        )
+        first = self._number * num_requests
+        requests = [
+            build_spec(self._prompts[(first + place) % len(self._prompts)], sampling, place)
+            for place in range(num_requests)
+        ]
+        return Load(requests, self._arguments.concurrency)
 
 
 def _drafted(arm: Arm) -> str:

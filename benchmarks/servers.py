@@ -130,6 +130,12 @@ def cpu_time_s(server: Server) -> float:
     return total_s
 
 
+def private_memory_bytes(server: Server) -> int:
+    """Memory of the server and all its descendants that no other process shares."""
+    processes = [psutil.Process(server.process.pid), *descendants(server)]
+    return sum(int(process.memory_full_info().uss) for process in processes)
+
+
 def watch_idle(servers: Sequence[Server]) -> dict[str, float]:
     """The number of cores that each server uses while it has no request."""
     before_s = {server.name: cpu_time_s(server) for server in servers}

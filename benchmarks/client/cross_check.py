@@ -68,7 +68,7 @@ def main() -> None:
     if arguments.guidellm is not None:
         tools["guidellm"] = guidellm_tool(arguments.guidellm.absolute())
     target = str(arguments.target or target_path())
-    plan = server_plan(parse_arm("vllm+layout"), ModelFolders("model", target, ""), _KV_CACHE_BYTES)
+    plan = server_plan(parse_arm("vllm+layout"), ModelFolders(target, ""), _KV_CACHE_BYTES)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         with (

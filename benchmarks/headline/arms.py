@@ -1,22 +1,24 @@
 """The compared servers: their names, and the command that starts each.
 
-    naive                       transformers `generate`, one request at a time, float32
-    vllm[+layout][+K=N]         vLLM's own server and scheduler; K=N drafts N tokens in every step
-    vllm+layout+eager           the layout without compiling the model
-    vllm+layout+SCHEME[+K=N]    the layout with quantized weights
-    paceline[+SCHEME]           `paceline serve` with its defaults
+    naive                            transformers `generate`, one request at a time, float32
+    llama.cpp[+lookup]               llama.cpp's server on the Q4_1 file; `+lookup` drafts n-grams
+    vllm                             vLLM's own server with its defaults, without plugins
+    vllm+layout[+SCHEME]             vLLM in Paceline's layout
+    vllm+layout[+SCHEME][+ngram]+K=N the same, which drafts N tokens in every step
+    paceline[+SCHEME][+ngram]        `paceline serve` with its defaults
 
-SCHEME is one of `paceline quantize`; the draft model is never quantized. `#LABEL` distinguishes two
-arms that are otherwise equal: `vllm#again`. Without `+layout` vLLM runs with its own defaults and
-loads no plugin. `+layout` gives it the number format, the threads and the processes that Paceline
-chooses for the machine and the weights, and the plugin's corrections of vLLM's CPU sampler: then
-only the choice of the draft length and the gateway distinguish it from Paceline. All arms but
-`naive` have a KV cache of the same size, because they share the memory of one machine.
+SCHEME is one of `paceline quantize`; a draft is never quantized. Drafts come from the model's
+default drafter, or with `+ngram` from n-gram lookup. `#LABEL` distinguishes two arms that are
+otherwise equal: `vllm#again`. `+layout` gives vLLM the number format, the threads and the processes
+that Paceline chooses for the machine and the weights, and the plugin's corrections of vLLM's CPU
+sampler: then only the choice of the draft length and the gateway distinguish it from Paceline. All
+arms but `naive` have a KV cache of about the same size, because they share the memory of a machine.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -32,26 +34,48 @@ from paceline.engine.launch.speculation import choose_drafter
 from paceline.quantize.schemes import SCHEMES
 
 NAIVE = "naive"
+LLAMACPP = "llama.cpp"
 PLAIN = "vllm"
 LAYOUT = "vllm+layout"
 PACELINE = "paceline"
-DEFAULT_ARMS = (
-    NAIVE,
-    PLAIN,
-    "vllm#again",
-    "vllm+layout",
-    "vllm+layout+K=2",
-    "vllm+layout+K=4",
-    "vllm+layout+K=8",
-    PACELINE,
-)
+NGRAM = "ngram"
+FOUR_BITS = "gptq"
+STATIC_LENGTHS = (1, 2, 3, 5)
+LLAMA_SERVER = Path("runs/llamacpp/llama_cpp/lib/llama-server")
+"""Built by `VENV=.venv CLIENTS=runs NATIVE=1 scripts/install-llamacpp.sh`."""
 _SPEC = re.compile(
-    r"(?P<kind>naive|vllm|paceline)(?P<layout>\+layout(?P<eager>\+eager)?)?"
-    rf"(?:\+(?P<scheme>{'|'.join(SCHEMES)}))?"
-    r"(?:\+K=(?P<length>\d+))?(?:#(?P<label>\w+))?"
+    r"(?P<kind>naive|llama\.cpp|vllm|paceline)(?P<layout>\+layout)?"
+    rf"(?:\+(?P<scheme>{'|'.join(SCHEMES)}))?(?:\+(?P<drafter>ngram|lookup))?"
+    r"(?:\+K=(?P<length>[1-9]\d*))?(?:#(?P<label>\w+))?"
 )
 _NAIVE_SERVER = Path(__file__).with_name("naive_server.py")
 _QUIET = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "HF_HUB_OFFLINE": "1"}
+_LLAMACPP_KV_BYTES_PER_TOKEN = 23_040
+"""Of SmolLM2: 30 layers, keys and values of 3 heads with 64 numbers of 2 bytes."""
+_LLAMACPP_SLOTS = 64
+_MEMORY_GIB = {NAIVE: 1.0, LLAMACPP: 0.4, PLAIN: 2.0, PACELINE: 2.2}
+"""Of a server without its KV cache. vLLM has three processes; observed while it compiled."""
+
+
+GROUPS = ("servers", "speculation")
+
+
+def default_arms(group: str, draft: str) -> tuple[str, ...]:
+    """The names of the arms of a group for this default drafter; n-grams stand beside another one.
+
+    `servers` compares Paceline with other servers, `speculation` with static lengths. All arms at
+    once would need 30 GiB; plain vLLM, the layout and Paceline are in both groups.
+    """
+    has_other = draft != NGRAM
+    if group == "speculation":
+        lengths = [f"{LAYOUT}+K={length}" for length in STATIC_LENGTHS]
+        ngram = [f"{LAYOUT}+{NGRAM}+K=3"] if has_other else []
+        return (PLAIN, LAYOUT, f"{LAYOUT}#again", *lengths, *ngram, PACELINE)
+    ngram = [f"{PACELINE}+{NGRAM}"] if has_other else []
+    return (
+        NAIVE, LLAMACPP, f"{LLAMACPP}+lookup", PLAIN, f"{PLAIN}#again", LAYOUT,
+        PACELINE, *ngram, f"{PACELINE}+w8a8", f"{PACELINE}+{FOUR_BITS}",
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,47 +83,57 @@ class Arm:
     """One server of the comparison."""
 
     kind: str
-    """`naive`, `vllm` or `paceline`."""
+    """`naive`, `llama.cpp`, `vllm` or `paceline`."""
     has_layout: bool = False
     draft_length: int | None = None
     """Static; None without static speculation."""
     label: str = ""
-    is_eager: bool = False
-    """Whether the layout leaves the model uncompiled."""
     scheme: str | None = None
     """Of `paceline quantize`; None for the unquantized target."""
+    drafter: str | None = None
+    """`ngram` or llama.cpp's `lookup`; None for the default."""
 
     @property
     def name(self) -> str:
         return (
             self.kind
             + ("+layout" if self.has_layout else "")
-            + ("+eager" if self.is_eager else "")
             + ("" if self.scheme is None else f"+{self.scheme}")
+            + ("" if self.drafter is None else f"+{self.drafter}")
             + ("" if self.draft_length is None else f"+K={self.draft_length}")
             + (f"#{self.label}" if self.label else "")
         )
 
     @property
-    def speculates(self) -> bool:
-        """Whether the server reports counters of drafted and accepted tokens."""
+    def reports_drafts(self) -> bool:
+        """Whether the server counts drafted and accepted tokens as vLLM does."""
         return self.kind == PACELINE or self.draft_length is not None
+
+    @property
+    def is_serial(self) -> bool:
+        """Whether it answers one request at a time."""
+        return self.kind == NAIVE
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFolders:
-    """The pair that all arms serve."""
+    """The model that all arms serve."""
 
-    name: str
-    """In results: `bundled` or `twin`."""
     target: str
     draft: str
+    """The default drafter: a folder, or `ngram`."""
     quantized: Mapping[str, str] = field(default_factory=dict)
     """The folders that `paceline quantize` made of the target, by scheme."""
+    gguf: str = ""
+    """The file that llama.cpp serves."""
 
     def target_of(self, arm: Arm) -> str:
         """The folder that the arm serves."""
         return self.target if arm.scheme is None else self.quantized[arm.scheme]
+
+    def draft_of(self, arm: Arm) -> str:
+        """Its drafter."""
+        return arm.drafter or self.draft
 
 
 def with_scheme(arm: str, scheme: str | None) -> str:
@@ -112,22 +146,32 @@ def parse_arm(spec: str) -> Arm:
     match = _SPEC.fullmatch(spec)
     if match is None or not _is_allowed(match):
         raise ValueError(
-            f"the arm is {spec!r}; it must be naive, paceline[+SCHEME], vllm[+K=N] or "
-            "vllm+layout[+eager][+SCHEME][+K=N], each with an optional #LABEL, as in vllm#again or "
-            f"vllm+layout+w8a8+K=4; SCHEME is one of {', '.join(SCHEMES)}"
+            f"the arm is {spec!r}; it must be naive, llama.cpp[+lookup], vllm, "
+            "vllm+layout[+SCHEME], vllm+layout[+SCHEME][+ngram]+K=N or paceline[+SCHEME][+ngram], "
+            "each with an optional #LABEL, as in vllm#again; "
+            f"SCHEME is one of {', '.join(SCHEMES)}, N at least 1"
         )
-    length = None if match["length"] is None else int(match["length"])
-    if length == 0:
-        raise ValueError(f"the arm {spec!r} drafts 0 tokens; leave +K=0 out")
-    is_eager, scheme = bool(match["eager"]), match["scheme"]
-    return Arm(match["kind"], bool(match["layout"]), length, match["label"] or "", is_eager, scheme)
+    return Arm(
+        kind=match["kind"],
+        has_layout=bool(match["layout"]),
+        draft_length=None if match["length"] is None else int(match["length"]),
+        label=match["label"] or "",
+        scheme=match["scheme"],
+        drafter=match["drafter"],
+    )
 
 
 def _is_allowed(match: re.Match[str]) -> bool:
-    """Only vLLM has a layout and a static length; only that layout and Paceline have a scheme."""
-    if match["kind"] != PLAIN and (match["layout"] or match["length"]):
-        return False
-    return not match["scheme"] or bool(match["layout"]) or match["kind"] == PACELINE
+    """Whether this kind of server has the parts that the name gives it."""
+    kind, drafter = match["kind"], match["drafter"]
+    has_layout, has_length = bool(match["layout"]), match["length"] is not None
+    if kind == LLAMACPP:
+        return not (has_layout or has_length or match["scheme"]) and drafter != NGRAM
+    if kind == PACELINE:
+        return not (has_layout or has_length) and drafter != "lookup"
+    if not has_layout:
+        return not (has_length or match["scheme"] or drafter)
+    return kind == PLAIN and drafter != "lookup" and (has_length or not drafter)
 
 
 def parse_arms(specs: Sequence[str]) -> tuple[Arm, ...]:
@@ -142,13 +186,21 @@ def parse_arms(specs: Sequence[str]) -> tuple[Arm, ...]:
     return arms
 
 
+def memory_bytes(arm: Arm, kv_cache_bytes: int) -> int:
+    """About what the arm's server needs."""
+    without_cache = int(_MEMORY_GIB[arm.kind] * 2**30)
+    return without_cache if arm.kind == NAIVE else without_cache + kv_cache_bytes
+
+
 def server_plan(arm: Arm, model: ModelFolders, kv_cache_bytes: int) -> dict[str, Any]:
     """The command and the environment of the arm's server, for `benchmarks.servers`."""
     if arm.kind == NAIVE:
         words = [sys.executable, str(_NAIVE_SERVER), model.target, "--port", "{port}"]
         return {"command": words, "env": _QUIET}
+    if arm.kind == LLAMACPP:
+        return {"command": _llamacpp_command(arm, model, kv_cache_bytes)}
     if arm.kind == PACELINE:
-        words = ["paceline", "serve", model.target_of(arm), "--draft", model.draft]
+        words = ["paceline", "serve", model.target_of(arm), "--draft", model.draft_of(arm)]
         words += ["--port", "{port}", "--admin-port", "{admin_port}"]
         sized = {"PACELINE_ENGINE__KV_CACHE_BYTES": str(kv_cache_bytes)}
         return {"command": words, "env": {**_QUIET, **sized}}
@@ -156,6 +208,23 @@ def server_plan(arm: Arm, model: ModelFolders, kv_cache_bytes: int) -> dict[str,
         "command": _vllm_command(arm, model, kv_cache_bytes),
         "env": {**_QUIET, **_vllm_environment(arm, model, kv_cache_bytes)},
     }
+
+
+def _llamacpp_command(arm: Arm, model: ModelFolders, kv_cache_bytes: int) -> list[str]:
+    """llama.cpp's own server, which computes its slots in one batch.
+
+    The n-grams of `+lookup` are as long as those that Paceline looks up, and the drafts as long as
+    its longest. Prompts of finished requests are not kept in further memory.
+    """
+    threads = str(os.cpu_count())
+    words = [str(LLAMA_SERVER), "--model", model.gguf, "--host", "127.0.0.1", "--port", "{port}"]
+    words += ["--threads", threads, "--threads-batch", threads, "--no-webui", "--cache-ram", "0"]
+    words += ["--ctx-size", str(kv_cache_bytes // _LLAMACPP_KV_BYTES_PER_TOKEN)]
+    words += ["--parallel", str(_LLAMACPP_SLOTS), "--kv-unified"]
+    if arm.drafter is not None:
+        words += ["--spec-type", "ngram-simple", "--spec-ngram-simple-size-n", "3"]
+        words += ["--spec-ngram-simple-size-m", "5"]
+    return words
 
 
 def _vllm_command(arm: Arm, model: ModelFolders, kv_cache_bytes: int) -> list[str]:
@@ -168,7 +237,7 @@ def _vllm_command(arm: Arm, model: ModelFolders, kv_cache_bytes: int) -> list[st
         else ["--kv-cache-memory-bytes", str(kv_cache_bytes)]
     )
     if arm.draft_length is not None:
-        config = choose_drafter(model.draft, target, arm.draft_length).speculative_config
+        config = choose_drafter(model.draft_of(arm), target, arm.draft_length).speculative_config
         words += ["--speculative-config", json.dumps(dict(config or {}))]
     return words
 
@@ -182,17 +251,14 @@ def _vllm_environment(arm: Arm, model: ModelFolders, kv_cache_bytes: int) -> Map
 def _layout(arm: Arm, model: ModelFolders, kv_cache_bytes: int) -> Layout:
     """What `paceline serve` chooses for the folder that the arm serves."""
     hardware = read_hardware()
+    has_draft_model = arm.draft_length is not None and model.draft_of(arm) != NGRAM
     formats = choose_formats(
         hardware,
         target=model.target_of(arm),
-        draft=None if arm.draft_length is None else model.draft,
+        draft=model.draft_of(arm) if has_draft_model else None,
         dtype="auto",
         kv_cache_dtype="auto",
         vllm_args=(),
     )
-    settings = LayoutSettings(
-        kv_cache_bytes=kv_cache_bytes,
-        kernel_dtypes=formats.kernel_dtypes,
-        compiles=False if arm.is_eager else None,
-    )
+    settings = LayoutSettings(kv_cache_bytes=kv_cache_bytes, kernel_dtypes=formats.kernel_dtypes)
     return choose_layout(hardware, settings)

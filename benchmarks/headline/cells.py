@@ -1,52 +1,64 @@
-"""The cells of the benchmark: a kind of text under a load, with the requests of every slice.
+"""The cells of the benchmark: a kind of text, sampled or not, and a number of users.
 
-A slice is what one server answers in its turn. All servers answer the same requests in a slice, in
-the same order; no request comes again before all other prompts of its text have been used.
+A name is `TEXT[-sampled]-USERS`, such as `json-sampled-16`, or `system-cached` and `system-new`.
+`DEFAULT_CELLS` has every text, both ways of sampling and every number of users at least twice;
+`--cells` takes any other combination. A slice is a cell in one repeat: all servers answer the
+same requests in it, each in its turn. `prompts.jsonl` holds the texts, `schemas.json` the JSON
+schemas; neither was used to train a draft.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+import json
+import random
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
+from typing import Any
 
-from paceline.workloads import (
-    HeldoutWorkload,
-    Prompt,
-    SamplingSettings,
-    add_system_prompt,
-    build_spec,
-    heldout_text,
-    load_workload,
-)
-from paceline.workloads.builtin.shared_prompt import SYSTEM_PROMPT
-from paceline.workloads.requests import RequestSpec
+from benchmarks.headline.http_arm import Load
+from paceline.workloads import Prompt, RequestSpec, SamplingSettings, build_spec
 
-_SYSTEM_CHARACTERS = 3600
-"""Of the long system prompt: about 1,100 tokens of the bundled pair, which holds 2,048."""
+PROMPTS = Path(__file__).with_name("prompts.jsonl")
+_SCHEMAS = Path(__file__).with_name("schemas.json")
+_LICENCE = Path(__file__).parents[2] / "LICENSE"
+_LICENCE_CHARACTERS = 7750
+"""1,500 tokens of SmolLM2."""
+ANSWER_TOKENS = 48
+"""At most. Most chats and programs would be longer, so all servers' answers are equally long."""
 _PROBE_TOKENS = 16
 """Of an answer in the cells about the time to the first token."""
-
+_WARM_UP_TOKENS = 8
+_TEMPERATURE = 0.7
 _SEED_STRIDE = 1000
 """Between the seeds of two slices; above the number of requests of a slice."""
+_SYSTEM = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
+"""What the model's chat template says where a request has no system prompt."""
+_NUM_REQUESTS = {1: 3, 4: 8, 16: 24, 64: 64}
+"""Of a slice, by users: two to six seconds of an arm on two cores."""
+USERS = tuple(_NUM_REQUESTS)
 
 
 class Text(StrEnum):
     """What a cell's prompts are."""
 
-    MIXED = "mixed"
-    """Chats (function bodies, docstrings, renames, JSON) and code to continue, in turn; greedy."""
-    HARD = "hard"
-    """Code to continue, at temperature 1."""
+    CHAT = "chat"
+    EDIT = "edit"
+    """Quote, repeat or change a text that the prompt contains."""
+    CODE = "code"
+    JSON = "json"
+    """Extract data; the answer is held to a JSON schema."""
     SYSTEM_CACHED = "system-cached"
     """Chats after one long system prompt, which the server has seen before."""
     SYSTEM_NEW = "system-new"
     """Chats after a system prompt of the same length that no request had before."""
 
     @property
-    def has_system_prompt(self) -> bool:
+    def has_long_system_prompt(self) -> bool:
         return self in (Text.SYSTEM_CACHED, Text.SYSTEM_NEW)
 
 
@@ -54,138 +66,154 @@ class Text(StrEnum):
 class Cell:
     """One text under one load."""
 
-    name: str
     text: Text
-    concurrency: int | None
-    """Requests in flight in a closed loop; None: Poisson arrivals at the offered rate."""
+    users: int
+    """Requests in flight, in a closed loop."""
     num_requests: int
-    """In a slice; at least `concurrency`."""
+    """In a slice; at least `users`."""
+    is_sampled: bool = False
+    max_tokens: int = ANSWER_TOKENS
+    """Of an answer."""
 
     def __post_init__(self) -> None:
-        if self.num_requests < max(1, self.concurrency or 0):
+        if self.num_requests < self.users:
             raise ValueError(
-                f"cell {self.name!r} has {self.num_requests} requests; it must have at least one "
-                f"for each of {self.concurrency or 1} slots"
+                f"cell {self.name!r} has {self.num_requests} requests; it must have at least "
+                f"{self.users}, one for each user"
             )
 
     @property
-    def is_throughput(self) -> bool:
-        """Whether the rate of tokens in this cell is the server's own: a closed loop of answers."""
-        return self.concurrency is not None and not self.text.has_system_prompt
+    def name(self) -> str:
+        sampled = "-sampled" if self.is_sampled else ""
+        return (
+            self.text if self.text.has_long_system_prompt else f"{self.text}{sampled}-{self.users}"
+        )
 
 
-CELLS = (
-    Cell("mixed-1", Text.MIXED, 1, 4),
-    Cell("mixed-4", Text.MIXED, 4, 12),
-    Cell("mixed-16", Text.MIXED, 16, 32),
-    Cell("hard-4", Text.HARD, 4, 12),
-    Cell("offered", Text.MIXED, None, 20),
-    Cell("system-cached", Text.SYSTEM_CACHED, 1, 6),
-    Cell("system-new", Text.SYSTEM_NEW, 1, 6),
-)
-SATURATED = "mixed-16"
-"""Where the offered rate is derived from, and the price of a token."""
-OFFERED = "offered"
+_NAME = re.compile(r"(?P<text>chat|edit|code|json)(?P<sampled>-sampled)?-(?P<users>\d+)")
+DEFAULT_CELLS = (
+    "chat-1", "chat-4", "chat-16", "chat-64",
+    "edit-1", "edit-sampled-4", "edit-16",
+    "code-sampled-1", "code-4", "code-sampled-64",
+    "json-1", "json-sampled-16",
+    "system-cached", "system-new",
+)  # fmt: skip
+SINGLE, SATURATED = "chat-1", "chat-16"
+CACHED, NEW = Text.SYSTEM_CACHED.value, Text.SYSTEM_NEW.value
+
+
+def is_throughput(name: str) -> bool:
+    """Whether the rate of tokens in this cell is the server's own: a closed loop of answers.
+
+    For the cells of earlier results too, which had one of arrivals at a given rate.
+    """
+    return name not in (CACHED, NEW, "offered")
 
 
 def parse_cells(names: Sequence[str]) -> tuple[Cell, ...]:
-    """The cells of these names; ValueError that says what is allowed."""
-    by_name = {cell.name: cell for cell in CELLS}
-    for name in names:
-        if name not in by_name:
-            raise ValueError(f"the cell is {name!r}; it must be one of {', '.join(by_name)}")
-    if OFFERED in names and SATURATED not in names:
-        raise ValueError(f"the cell {OFFERED!r} takes its rate from {SATURATED!r}; add it")
-    return tuple(by_name[name] for name in dict.fromkeys(names))
+    """The cells of these names, each once; ValueError that says what is allowed."""
+    return tuple(_parse_cell(name) for name in dict.fromkeys(names))
+
+
+def _parse_cell(name: str) -> Cell:
+    if name in (CACHED, NEW):
+        return Cell(Text(name), 1, 6, max_tokens=_PROBE_TOKENS)
+    match = _NAME.fullmatch(name)
+    if match is None or int(match["users"]) not in _NUM_REQUESTS:
+        raise ValueError(
+            f"the cell is {name!r}; it must be TEXT-USERS or TEXT-sampled-USERS with TEXT chat, "
+            f"edit, code or json and {', '.join(map(str, USERS))} USERS, or {CACHED} or {NEW}"
+        )
+    users = int(match["users"])
+    return Cell(Text(match["text"]), users, _NUM_REQUESTS[users], bool(match["sampled"]))
 
 
 def toy(cell: Cell) -> Cell:
-    """The cell with the fewest requests that its load allows, for dry runs."""
-    return dataclasses.replace(cell, num_requests=max(2, cell.concurrency or 0))
+    """The cell with the fewest requests that its load allows and short answers: a warm-up."""
+    return dataclasses.replace(
+        cell, num_requests=max(2, cell.users), max_tokens=min(cell.max_tokens, _WARM_UP_TOKENS)
+    )
 
 
-def slice_requests(
-    cell: Cell, cells: Sequence[Cell], number: int, model: str, *, max_tokens: int, seed: int
-) -> list[RequestSpec]:
-    """The requests of slice `number` of this cell, (num_requests,).
+def slice_load(cell: Cell, cells: Sequence[Cell], repeat: int, model: str, seed: int) -> Load:
+    """The requests of this cell in a repeat; `cells` are all cells of the run.
 
-    `number` counts the slices of the whole run; `cells` are all cells of the run. An answer has at
-    most `max_tokens` tokens, or fewer where its prompt says so or in the cells with a system
-    prompt.
+    Every request of
+    a run begins with a number of its own, so that no server has its beginning in its prefix cache,
+    except in `system-cached`: a request before the slice, with another question, puts the system
+    prompt there.
     """
-    first = _first_prompt(cell, cells, number)
-    prompts = _prompts(_source(cell.text), seed)
-    chosen = [prompts[(first + place) % len(prompts)] for place in range(cell.num_requests)]
-    limit = _PROBE_TOKENS if cell.text.has_system_prompt else max_tokens
+    first = _first_index(cell, cells, repeat)
+    seeds = (seed + repeat * _SEED_STRIDE, seed)
+    *requests, further = [
+        _request(cell, first + place, place, model, *seeds)
+        for place in range(cell.num_requests + 1)
+    ]
+    is_primed = cell.text is Text.SYSTEM_CACHED
+    return Load(requests, cell.users, priming=further if is_primed else None)
+
+
+def _request(
+    cell: Cell, index: int, place: int, model: str, sampling_seed: int, seed: int
+) -> RequestSpec:
+    """Request `index` of the run: `place` of its slice."""
+    prompts = _prompts(cell.text, seed)
+    prompt, extra_body = prompts[index % len(prompts)]
+    assert prompt.messages is not None
+    system = {"role": "system", "content": _system_prompt(cell, index)}
     sampling = SamplingSettings(
         model=model,
-        temperature=1.0 if cell.text is Text.HARD else 0.0,
+        temperature=_TEMPERATURE if cell.is_sampled else 0.0,
         top_p=None,
-        max_tokens=None,
-        seed=seed + number * _SEED_STRIDE,
-        extra_body={},
+        max_tokens=cell.max_tokens,
+        seed=sampling_seed,
+        extra_body=extra_body,
     )
-    return [
-        build_spec(_limited(_with_system(cell, prompt, first + place), limit), sampling, place)
-        for place, prompt in enumerate(chosen)
-    ]
+    return build_spec(
+        dataclasses.replace(prompt, messages=(system, *prompt.messages)), sampling, place
+    )
 
 
-def priming_request(
-    cell: Cell, cells: Sequence[Cell], number: int, model: str, *, max_tokens: int, seed: int
-) -> RequestSpec | None:
-    """An unrecorded request before the slice that puts the system prompt into the prefix cache.
+def _first_index(cell: Cell, cells: Sequence[Cell], repeat: int) -> int:
+    """Index of the slice's first request in the run: the cells count one after another.
 
-    None for cells without one that requests share. It asks what the slice does not ask.
+    The priming request of a cell is one more.
     """
-    if cell.text is not Text.SYSTEM_CACHED:
-        return None
-    after = dataclasses.replace(cell, num_requests=cell.num_requests + 1)
-    specs = slice_requests(after, cells, number, model, max_tokens=max_tokens, seed=seed)
-    return specs[-1]
-
-
-def _first_prompt(cell: Cell, cells: Sequence[Cell], number: int) -> int:
-    """Index of the slice's first prompt: the cells that share prompts use them one after another.
-
-    The priming request of a cell takes one prompt more.
-    """
-    shared = [one for one in cells if _source(one.text) == _source(cell.text)]
-    widths = [one.num_requests + (one.text is Text.SYSTEM_CACHED) for one in shared]
-    before = sum(widths[: [one.name for one in shared].index(cell.name)])
-    return number * sum(widths) + before
-
-
-def _source(text: Text) -> str:
-    return "system" if text.has_system_prompt else str(text)
+    widths = [one.num_requests + 1 for one in cells]
+    before = sum(widths[: [one.name for one in cells].index(cell.name)])
+    return repeat * sum(widths) + before
 
 
 @functools.cache
-def _prompts(source: str, seed: int) -> tuple[Prompt, ...]:
-    """The prompts of a source in the order of the seed, each text once."""
-    if source == "system":
-        chats = HeldoutWorkload(source, "short questions", ("complete", "docstring"))
-        prompts = chats.prompts(seed)
-    else:
-        prompts = load_workload(source).prompts(seed)
-    return tuple({str(prompt.messages or prompt.text): prompt for prompt in prompts}.values())
+def _prompts(text: Text, seed: int) -> tuple[tuple[Prompt, dict[str, Any]], ...]:
+    """The prompts of a text in the order of the seed, with further fields of their requests."""
+    task = Text.CHAT if text.has_long_system_prompt else text
+    schemas = json.loads(_SCHEMAS.read_text(encoding="utf-8"))
+    items = [json.loads(line) for line in PROMPTS.read_text(encoding="utf-8").splitlines()]
+    chosen = [item for item in items if item["task"] == task]
+    random.Random(seed).shuffle(chosen)
+    return tuple(
+        (
+            Prompt(task, tuple(item["messages"]), text=None, max_tokens=None),
+            _response_format(schemas, item["id"].rpartition("-")[0]) if task is Text.JSON else {},
+        )
+        for item in chosen
+    )
 
 
-def _limited(prompt: Prompt, max_tokens: int) -> Prompt:
-    return dataclasses.replace(prompt, max_tokens=min(prompt.max_tokens or max_tokens, max_tokens))
+def _response_format(schemas: Mapping[str, Any], name: str) -> dict[str, Any]:
+    schema = {"name": name, "schema": schemas[name], "strict": True}
+    return {"response_format": {"type": "json_schema", "json_schema": schema}}
 
 
-def _with_system(cell: Cell, prompt: Prompt, index: int) -> Prompt:
-    """The prompt after the cell's system prompt; a new one differs from its beginning on."""
-    if not cell.text.has_system_prompt:
-        return prompt
-    head = f"Project {index + 1}. " if cell.text is Text.SYSTEM_NEW else ""
-    [found] = add_system_prompt([prompt], head + _system_prompt())
-    return found
+def _system_prompt(cell: Cell, index: int) -> str:
+    if not cell.text.has_long_system_prompt:
+        return f"Conversation {index + 1}. {_SYSTEM}"
+    head = f"Conversation {index + 1}. " if cell.text is Text.SYSTEM_NEW else ""
+    return head + _long_system_prompt()
 
 
 @functools.cache
-def _system_prompt() -> str:
-    """Rules of a project, and parts of its source."""
-    text = f"{SYSTEM_PROMPT}\n\nParts of the project:\n\n{heldout_text()}"
-    return text[:_SYSTEM_CHARACTERS]
+def _long_system_prompt() -> str:
+    text = _LICENCE.read_text(encoding="utf-8")[:_LICENCE_CHARACTERS]
+    return f"{_SYSTEM}. You know this licence:\n\n{text}"

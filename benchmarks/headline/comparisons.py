@@ -16,14 +16,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.governor.interleaved.analysis import choose_on_others
-from benchmarks.headline.arms import PLAIN
-from benchmarks.headline.cells import CELLS, SATURATED
+from benchmarks.headline.arms import LAYOUT, PLAIN
+from benchmarks.headline.cells import SATURATED, USERS, is_throughput
 from benchmarks.headline.measured import TOKENS_PER_S, TPOT_P50, TTFT_P50, Figure, Floats, Measured
 from paceline.cost.arithmetic import MeasuredRates, token_prices
 
-_STATIC = re.compile(r"vllm(\+layout)?\+K=\d+")
-THROUGHPUT_CELLS = tuple(cell.name for cell in CELLS if cell.is_throughput)
-USER_LEVELS = {"mixed-1": 1, "mixed-4": 4, "mixed-16": 16}
+_STATIC = re.compile(r"vllm(\+layout)?(\+ngram)?\+K=\d+")
+CONTROLS = (PLAIN, LAYOUT)
+"""Arms that may run twice in a campaign."""
+USER_LEVELS = {f"chat-{users}": users for users in USERS}
 MAX_TTFT_MS = 1000.0
 MAX_TPOT_MS = 100.0
 """Of a user who reads along: an answer begins within a second and runs at ten tokens/s or more."""
@@ -40,7 +41,7 @@ class BestStatic:
 
 def throughput_cells(measured: Measured) -> list[str]:
     """The measured cells whose rate of tokens is the server's own."""
-    return [cell for cell in THROUGHPUT_CELLS if cell in measured.cells]
+    return [cell for cell in measured.cells if is_throughput(cell)]
 
 
 def best_static(measured: Measured) -> BestStatic | None:
@@ -64,31 +65,9 @@ def of_best_static(measured: Measured, best: BestStatic, figure: Figure, cell: s
     )
 
 
-def second_over_first(measured: Measured, cell: str) -> Floats | None:
-    """Output tokens/s of the second plain vLLM / the first, (num_repeats,); None without two."""
-    again = _second_control(measured)
-    return None if again is None else measured.gain(TOKENS_PER_S, again, PLAIN, cell)
-
-
-def later_over_earlier(measured: Measured, cell: str) -> float | None:
-    """Output tokens/s of the control that ran later / earlier, geometric mean over all slices.
-
-    It shows a drift within a slice and effects of the order, which `second_over_first` averages
-    out.
-    """
-    again = _second_control(measured)
-    if again is None:
-        return None
-    column, logs = measured.cells.index(cell), []
-    for (arm, at, number), turn in measured.rates_by_order.items():
-        if (arm, at) == (PLAIN, column):
-            earlier, later = sorted([turn, measured.rates_by_order[again, column, number]])
-            logs.append(np.log(later[1] / earlier[1]))
-    return float(np.exp(np.mean(logs)))
-
-
-def _second_control(measured: Measured) -> str | None:
-    return next((arm for arm in measured.arms if arm.startswith(f"{PLAIN}#")), None)
+def second_control(measured: Measured, first: str) -> str | None:
+    """The arm that is equal to this one, such as `vllm#again`; None without one."""
+    return next((arm for arm in measured.arms if arm.startswith(f"{first}#")), None)
 
 
 def users(measured: Measured, arm: str) -> Floats:

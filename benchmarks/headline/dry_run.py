@@ -19,13 +19,13 @@ def mock_plan(arm: Arm) -> dict[str, Any]:
         "--model": "mock",
         "--port": "{port}",
         "--tpot-ms": str(_TPOT_MS.get(arm.kind, _OTHER_TPOT_MS)),
-        "--max-num-seqs": "1" if arm.kind == NAIVE else "64",
+        "--max-num-seqs": "1" if arm.is_serial else "64",
         # A token of the mock is a character: prompts are long, and must not take long.
         "--prefill-tokens-per-s": "1000000",
         "--max-model-len": "16384",
         "--eos-every-tokens": "0",
     }
     words = [word for option in options.items() for word in option]
-    if arm.speculates:
+    if arm.reports_drafts:
         words += ["--speculates", "--tokens-per-chunk", "1,3"]
     return {"command": ["paceline", "mock-vllm", *words]}

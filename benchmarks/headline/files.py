@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.headline.measured import read_measured
 from benchmarks.headline.plots import plot_published, plot_servers
 from benchmarks.headline.report import render_report
-from benchmarks.headline.tables import read_models
 from benchmarks.results_file import sibling
 from paceline.bench.results.files import write_text
 
@@ -16,13 +16,16 @@ from paceline.bench.results.files import write_text
 def write_report(path: Path, document: Mapping[str, Any]) -> list[Path]:
     """The paths of the report and of the plots; no plots without a complete repeat."""
     try:
-        models = read_models(document)
+        measured = read_measured(document)
     except ValueError:
-        models = []
-    plots = [("Published ratios and the same ratios here", "published", plot_published(models))]
-    plots += [(f"All servers, {m.model}", m.model, plot_servers(m)) for m in models]
+        plots = []
+    else:
+        plots = [
+            ("Published ratios and the same ratios here", "published", plot_published(measured)),
+            ("All servers", "servers", plot_servers(measured)),
+        ]
     written, links = [], []
-    for title, ending, text in plots if models else []:
+    for title, ending, text in plots:
         file = sibling(path, f"-{ending}.svg")
         write_text(file, text)
         written.append(file)

@@ -1,20 +1,18 @@
-"""Send a slice to one server and describe its answers: the record of a turn."""
+"""Send a load to one server and describe its answers: the record of a turn."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
 
 from benchmarks.headline.arms import Arm
-from benchmarks.headline.cells import Cell, priming_request, slice_requests
-from benchmarks.headline.turns import Slice
-from paceline.bench.load.arrivals import poisson_arrivals
 from paceline.bench.load.client import StreamingClient
-from paceline.bench.load.driver import run_closed_loop, run_open_loop
+from paceline.bench.load.driver import run_closed_loop
 from paceline.bench.load.records import RequestRecord
 from paceline.bench.results.counters import find_counters, finish_counters
 from paceline.bench.run.config import parse_server_url
@@ -22,69 +20,53 @@ from paceline.bench.run.server import fetch_model
 from paceline.workloads import RequestSpec
 
 
-class HttpArm:
-    """One arm's server, as the campaign sees it."""
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What a server answers in its turn."""
 
-    def __init__(
-        self,
-        arm: Arm,
-        url: str,
-        cells: Sequence[Cell],
-        *,
-        max_tokens: int,
-        seed: int,
-        timeout_s: float,
-    ) -> None:
+    requests: Sequence[RequestSpec]
+    users: int
+    """Requests in flight, in a closed loop."""
+    priming: RequestSpec | None = None
+    """Answered before the turn and not recorded."""
+
+
+class HttpArm:
+    """One arm's server."""
+
+    def __init__(self, arm: Arm, url: str, timeout_s: float) -> None:
         self._arm = arm
         self._server = parse_server_url(url)
-        self._cells = cells
-        self._max_tokens = max_tokens
-        self._seed = seed
         self._timeout_s = timeout_s
 
-    def run(self, part: Slice, offered_per_s: float) -> dict[str, Any]:
-        """Answer the slice; see `describe_turn`. Blocks until the last answer has ended."""
-        return asyncio.run(self.answer(part, offered_per_s))
+    def run(self, load_for: Callable[[str], Load]) -> dict[str, Any]:
+        """Answer the load for the server's model id; see `describe_turn`.
 
-    async def answer(self, part: Slice, offered_per_s: float) -> dict[str, Any]:
+        Blocks until the last answer has ended. Failed requests do not raise.
+        """
+        return asyncio.run(self.answer(load_for))
+
+    async def answer(self, load_for: Callable[[str], Load]) -> dict[str, Any]:
         """`run` within a loop: await the end of the last answer."""
         session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0), timeout=aiohttp.ClientTimeout(total=None)
         )
         async with session:
             client = StreamingClient(session, self._server, None, self._timeout_s)
-            model = await fetch_model(session, self._server, None)
-            chosen = (part.cell, self._cells, part.number, model)
-            specs = slice_requests(*chosen, max_tokens=self._max_tokens, seed=self._seed)
-            first = priming_request(*chosen, max_tokens=self._max_tokens, seed=self._seed)
-            if first is not None:
-                await client.send(first, 0.0, time.perf_counter())
-            before = (
-                await find_counters(session, self._server, None) if self._arm.speculates else None
+            load = load_for(await fetch_model(session, self._server, None))
+            if load.priming is not None:
+                await client.send(load.priming, 0.0, time.perf_counter())
+            counts = self._arm.reports_drafts
+            before = await find_counters(session, self._server, None) if counts else None
+            records = await run_closed_loop(
+                client, iter(load.requests), load.users, None, time.perf_counter, _ignore
             )
-            records = await _send(client, part, specs, offered_per_s, self._seed)
             described = describe_turn(records)
-            if self._arm.speculates:
+            if counts:
                 speculation = await finish_counters(session, before)
                 described["drafted_tokens"] = speculation.drafted_tokens
                 described["accepted_tokens"] = speculation.accepted_tokens
             return described
-
-
-async def _send(
-    client: StreamingClient,
-    part: Slice,
-    specs: Sequence[RequestSpec],
-    offered_per_s: float,
-    seed: int,
-) -> list[RequestRecord]:
-    if part.cell.concurrency is None:
-        draw = seed * 1_000_003 + part.number
-        offsets_s = [float(s) for s in poisson_arrivals(offered_per_s, draw, len(specs))]
-        return await run_open_loop(client, specs, offsets_s, time.perf_counter, _ignore)
-    return await run_closed_loop(
-        client, iter(specs), part.cell.concurrency, None, time.perf_counter, _ignore
-    )
 
 
 def describe_turn(records: Sequence[RequestRecord]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -27,9 +28,8 @@ LATENCY_P50 = Figure("latency_p50_ms", "P50 latency, ms")
 TTFT_P50 = Figure("ttft_p50_ms", "P50 time to first token, ms")
 TPOT_P50 = Figure("tpot_p50_ms", "P50 per output token, ms")
 TPOT_P99 = Figure("tpot_p99_ms", "P99 per output token, ms")
-PAUSE_P99 = Figure("pause_p99_ms", "P99 of the longest pause of an answer, ms")
 FIGURES = (
-    TOKENS_PER_S, REQUESTS_PER_S, LATENCY_P50, TTFT_P50, TPOT_P50, TPOT_P99, PAUSE_P99
+    TOKENS_PER_S, REQUESTS_PER_S, LATENCY_P50, TTFT_P50, TPOT_P50, TPOT_P99
 )  # fmt: skip
 
 
@@ -50,17 +50,19 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The complete repeats of one model."""
+    """The complete repeats of a result."""
 
-    model: str
     arms: tuple[str, ...]
     cells: tuple[str, ...]
     values: Mapping[tuple[str, str], Floats]
-    """By name of the figure and arm: (num_repeats, num_cells), NaN where it is not known."""
+    """By name of the figure and arm: (num_repeats, num_cells), NaN where it is not known, as in
+    cells that the arm does not run."""
     counts: Mapping[tuple[str, str], tuple[Counts, ...]]
-    """By arm and cell: (num_repeats,)."""
-    rates_by_order: Mapping[tuple[str, int, int], tuple[int, float]]
-    """By arm, column of the cell and slice: position in the slice, output tokens/s."""
+    """By arm and cell: (num_repeats,); empty for a cell that the arm does not run."""
+    bandwidth_bytes_per_s: Floats
+    """Of the memory, (num_repeats,); NaN in results that lack it."""
+    read_bytes: Mapping[str, int]
+    """Bytes of weights that the server reads for a token, by arm; empty where it is not known."""
 
     @property
     def num_repeats(self) -> int:
@@ -78,49 +80,60 @@ class Measured:
         return ratio
 
     def has(self, cell: str, *arms: str) -> bool:
-        """Whether the cell and all these arms were measured."""
-        return cell in self.cells and set(arms) <= set(self.arms)
+        """Whether all these arms were measured in the cell."""
+        return all(self.counts.get((arm, cell)) for arm in arms)
+
+    def limit_tokens_per_s(self, arm: str) -> Floats | None:
+        """Tokens/s of one user whose every token reads all weights once, (num_repeats,).
+
+        The bandwidth of the memory / the bytes of the weights. Reading the KV cache is left out.
+        A server that drafts verifies several tokens in one read, and may exceed it.
+        """
+        if arm not in self.read_bytes or np.isnan(self.bandwidth_bytes_per_s).any():
+            return None
+        found: Floats = self.bandwidth_bytes_per_s / self.read_bytes[arm]
+        return found
 
 
-def read_measured(document: Mapping[str, Any], model: str) -> Measured:
-    """The complete repeats of one model.
+def read_measured(document: Mapping[str, Any]) -> Measured:
+    """The complete repeats of a result.
 
     Raises ValueError if there is none, or an arm answered no request of a cell in a repeat.
     """
-    plan = document["plan"]
+    plan, runs = document["plan"], document["runs"]
     arms, cells = tuple(plan["arms"]), tuple(plan["cells"])
-    runs = [run for run in document["runs"] if run["model"] == model]
-    whole = len(arms) * len(cells) * plan["slices"]
+    skipped = {(arm, cell) for arm, cell in plan.get("skipped", ())}
+    whole = (len(arms) * len(cells) - len(skipped)) * plan.get("slices", 1)
     numbers = [run["repeat"] for run in runs]
     repeats = [number for number in sorted(set(numbers)) if numbers.count(number) == whole]
     if not repeats:
-        raise ValueError(f"no repeat of {model} is complete: every repeat lacks the turn of an arm")
+        raise ValueError("no repeat is complete: every repeat lacks the turn of an arm")
     by_place: dict[tuple[str, int, str], list[Mapping[str, Any]]] = {}
-    by_order: dict[tuple[str, int, int], tuple[int, float]] = {}
     for run in runs:
         if run["repeat"] in repeats:
             by_place.setdefault((run["arm"], run["repeat"], run["cell"]), []).append(run)
-            at = (run["arm"], cells.index(run["cell"]), run["slice"])
-            by_order[at] = (run["position"], _tokens(run) / run["seconds"])
     values = {(figure.name, arm): np.full((len(repeats), len(cells)), np.nan)
               for figure in FIGURES for arm in arms}  # fmt: skip
     counts: dict[tuple[str, str], list[Counts]] = {}
-    for arm in arms:
-        for row, repeat in enumerate(repeats):
-            for column, cell in enumerate(cells):
-                turns = by_place[arm, repeat, cell]
-                if not any(turn["requests"] for turn in turns):
-                    raise ValueError(f"{arm} answered no request of {cell} in repeat {repeat}")
-                counts.setdefault((arm, cell), []).append(_count(turns))
-                for name, value in _figures(turns).items():
-                    values[name, arm][row, column] = value
+    for arm, (row, repeat), (column, cell) in itertools.product(
+        arms, enumerate(repeats), enumerate(cells)
+    ):
+        if (arm, cell) in skipped:
+            continue
+        turns = by_place[arm, repeat, cell]
+        if not any(turn["requests"] for turn in turns):
+            raise ValueError(f"{arm} answered no request of {cell} in repeat {repeat}")
+        counts.setdefault((arm, cell), []).append(_count(turns))
+        for name, value in _figures(turns).items():
+            values[name, arm][row, column] = value
+    bandwidth = document.get("bandwidth_bytes_per_s", {})
     return Measured(
-        model=model,
         arms=arms,
         cells=cells,
         values=values,
         counts={at: tuple(found) for at, found in counts.items()},
-        rates_by_order=by_order,
+        bandwidth_bytes_per_s=np.array([bandwidth.get(str(one), np.nan) for one in repeats]),
+        read_bytes=document.get("read_bytes", {}),
     )
 
 
@@ -129,7 +142,6 @@ def _figures(turns: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     requests = [request for turn in turns for request in turn["requests"]]
     seconds = sum(turn["seconds"] for turn in turns)
     tpots = [(last - first) / (n - 1) for _, n, first, last, _ in requests if n > 1]
-    pauses = [pause for *_, pause in requests if pause is not None]
     return {
         TOKENS_PER_S.name: sum(map(_tokens, turns)) / seconds,
         REQUESTS_PER_S.name: len(requests) / seconds,
@@ -137,7 +149,6 @@ def _figures(turns: Sequence[Mapping[str, Any]]) -> dict[str, float]:
         TTFT_P50.name: _percentile([first for _, _, first, _, _ in requests], 50),
         TPOT_P50.name: _percentile(tpots, 50),
         TPOT_P99.name: _percentile(tpots, 99),
-        PAUSE_P99.name: _percentile(pauses, 99),
     }
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from benchmarks.drawing import GRID, colour, draw_legend, new_figure, render_svg
@@ -40,7 +38,7 @@ def plot_servers(measured: Measured) -> str:
     return render_svg(figure)
 
 
-def plot_published(models: Sequence[Measured]) -> str:
+def plot_published(measured: Measured) -> str:
     """A line per published ratio: the ratio as a mark, and the mean and range of each column."""
     rows = [row for row in PUBLISHED if not row.is_fraction]
     figure = new_figure(11.0, 0.42 * len(rows) + 1.0)
@@ -48,7 +46,7 @@ def plot_published(models: Sequence[Measured]) -> str:
     places = np.arange(len(rows))[::-1]
     targets = [row.target for row in rows]
     panel.scatter(targets, places, marker="|", s=260, color=_INK, label="published, at least")
-    shown = published_columns(models)
+    shown = published_columns(measured)
     for number, column in enumerate(shown):
         shift = 0.0 if len(shown) == 1 else 0.18 - 0.36 * number / (len(shown) - 1)
         means: list[float] = []
@@ -60,7 +58,7 @@ def plot_published(models: Sequence[Measured]) -> str:
                 heights.append(place + shift)
                 ends = (float(values.min()), float(values.max()))
                 panel.hlines(heights[-1], *ends, color=colour(number), linewidth=1.8, zorder=2)
-        name = f"{column.title}, mean and range"
+        name = f"{column.arm}, mean and range"
         panel.scatter(means, heights, s=22, color=colour(number), label=name, zorder=3)
     panel.axvline(1.0, color=_INK, linewidth=0.8)
     panel.set_xscale("log")

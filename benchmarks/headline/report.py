@@ -1,4 +1,4 @@
-"""The report of a raw result, in Markdown: one page for all models."""
+"""The report of a raw result, in Markdown: one page."""
 
 from __future__ import annotations
 
@@ -7,46 +7,36 @@ from typing import Any
 
 from benchmarks.claims.claim import Claim
 from benchmarks.headline import tables
-from benchmarks.headline.cells import SATURATED
+from benchmarks.headline.cells import SATURATED, SINGLE
 from benchmarks.headline.comparisons import MAX_TPOT_MS, MAX_TTFT_MS, best_static
-from benchmarks.headline.measured import Measured
-from benchmarks.headline.published import (
-    PUBLISHED,
-    measured_schemes,
-    published_columns,
-    quality_note,
-    why_short,
-)
+from benchmarks.headline.measured import Measured, read_measured
+from benchmarks.headline.published import PUBLISHED, published_columns, why_short
+from benchmarks.headline.turns import MAX_SERIAL_USERS
 from paceline.bench.results.distribution import MIN_REQUESTS_FOR_P99
-
-_TWIN = (
-    "The twin is the bundled 11M target padded to the cost of about 120M parameters with layers "
-    "that add nothing to its outputs."
-)
 
 
 def render_report(document: Mapping[str, Any], plots: Sequence[tuple[str, str]] = ()) -> str:
     """The whole page; `plots` are (title, file name). Without a complete repeat it says so."""
     parts = [_head(document)]
     try:
-        models = tables.read_models(document)
+        measured = read_measured(document)
     except ValueError as error:
         return "\n\n".join([*parts, f"No comparison: {error}."]) + "\n"
-    parts += [_published(models), _short_rows(models)]
+    parts += [_published(measured), _short_rows(measured), _quality(document)]
     parts += [f"![{title}]({file})" for title, file in plots]
-    parts += [_model(document, measured) for measured in models]
-    parts.append(_definitions())
+    parts += [_servers(document, measured), _definitions()]
     return "\n\n".join(parts) + "\n"
 
 
 def _head(document: Mapping[str, Any]) -> str:
     plan, environment = document["plan"], document["environment"]
     lines = [
-        "# Headline: naive serving, vLLM, static speculation and Paceline",
+        "# Headline: naive serving, llama.cpp, vLLM, static speculation and Paceline",
         "",
         *([f"**{plan['note']}**", ""] if plan["note"] else []),
-        f"- Repeats: {plan['repeats']}; slices of a cell in each: {plan['slices']}. All servers "
-        "are alive at once and answer the same requests slice by slice in turn.",
+        f"- SmolLM2-135M-Instruct. Drafts: {plan['draft']}, unless the server's name says another.",
+        f"- Repeats: {plan['repeats']}. All servers are alive at once and answer the same requests "
+        "cell by cell in turn.",
         f"- {environment['cpu_model']}, {environment['num_logical_cores']} cores, load average "
         f"{environment['load_average_1_min']:.1f} before the run; vLLM "
         f"{environment['vllm_installed']}, Paceline {environment['paceline']}; "
@@ -55,65 +45,76 @@ def _head(document: Mapping[str, Any]) -> str:
         f"- Answers have at most {plan['max_tokens']} tokens. The machine costs "
         f"${plan['usd_per_hour']:g} per hour ({plan['price_source']}).",
     ]
-    for model, idle in document["idle_cores"].items():
-        lines.append(f"- {model}: all servers idle used {sum(idle.values()):.3f} cores.")
-    if "twin" in plan["models"]:
-        lines.append(f"- {_TWIN}")
+    if document["bandwidth_bytes_per_s"]:
+        rates = [f"{rate / 1e9:.1f}" for rate in document["bandwidth_bytes_per_s"].values()]
+        lines.append(f"- Bandwidth of the memory by repeat: {', '.join(rates)} GB/s.")
+    if document["idle"]:
+        idle = document["idle"]
+        cores = sum(one["cores"] for one in idle.values())
+        memory = ", ".join(f"`{arm}` {one['memory_mib']:.0f}" for arm, one in idle.items())
+        lines.append(f"- All servers idle used {cores:.3f} cores. Memory of each, MiB: {memory}.")
     return "\n".join(lines)
 
 
-def _published(models: Sequence[Measured]) -> str:
+def _published(measured: Measured) -> str:
+    columns = published_columns(measured)
     header = ["figure", "published", "at least"]
-    header += [f"{one.title} (n = {one.measured.num_repeats})" for one in published_columns(models)]
+    header += [f"`{one.arm}` (n = {measured.num_repeats})" for one in columns]
     text = (
         "The published figures come from larger models on GPUs, so only ratios are compared. Mean "
-        "(lowest to highest) over the repeats."
+        "(lowest to highest) over the repeats. The baselines naive serving and plain vLLM serve "
+        "the unquantized model; the baseline in the same layout serves the same weights."
     )
-    if any(map(measured_schemes, models)):
-        text += (
-            " The columns with quantized weights show `paceline+SCHEME`. Its baselines `naive` and "
-            "plain vLLM serve the unquantized model; its baseline in the same layout serves the "
-            "same quantized weights."
-        )
-    rows = _table(header, tables.published_rows(models))
-    also = f"Also published: {quality_note(models)}"
-    return f"## Against published figures\n\n{text}\n\n{rows}\n\n{also}"
+    rows = _table(header, tables.published_rows(measured))
+    return f"## Against published figures\n\n{text}\n\n{rows}"
 
 
-def _short_rows(models: Sequence[Measured]) -> str:
+def _short_rows(measured: Measured) -> str:
     """Why rows fall short, and what would close the gap."""
     lines = []
     for row in PUBLISHED:
         short = [
             column
-            for column in published_columns(models)
+            for column in published_columns(measured)
             if tables.verdict(row, row.measure(column)) in tables.NOT_REACHED
         ]
         if short:
-            titles = ", ".join(column.title for column in short)
-            lines.append(f"- **{row.what}** ({titles}). {why_short(row, short)}")
+            arms = ", ".join(f"`{column.arm}`" for column in short)
+            lines.append(f"- **{row.what}** ({arms}). {why_short(row, short)}")
     body = "\n".join(lines) if lines else "No measured row falls short."
     return f"## Where it falls short\n\n{body}"
 
 
-def _model(document: Mapping[str, Any], measured: Measured) -> str:
-    plan = document["plan"]
+def _quality(document: Mapping[str, Any]) -> str:
+    """What `paceline quality` says of the quantized weights that were served."""
+    lines = [
+        f"- `{scheme}`: **{found['verdict']}**. {' '.join(found['reasons'])} Made by "
+        f"`{found['made_by']}`, judged by `{found['judged_by']}`."
+        for scheme, found in document["quality"].items()
+    ]
+    return "\n".join(
+        [
+            "## Quality after quantization",
+            "",
+            "Published: less than 2 % regression on the chosen benchmark, AWQ perplexity +0.5 %. "
+            "`paceline quality` compares the weights with the unquantized ones:",
+            "",
+            *(lines or ["No server of this run quantizes."]),
+        ]
+    )
+
+
+def _servers(document: Mapping[str, Any], measured: Measured) -> str:
     parts = [
-        f"## {measured.model.capitalize()}",
+        "## All servers",
         f"Mean (lowest to highest) of {measured.num_repeats} repeats.",
-        _table(tables.server_header(measured), tables.server_rows(measured, plan["usd_per_hour"])),
+        _table(
+            tables.server_header(measured),
+            tables.server_rows(measured, document["plan"]["usd_per_hour"]),
+        ),
         f"Ratios within a repeat. {_static_note(measured)}",
         _table(tables.ratio_header(measured), tables.ratio_rows(measured)),
     ]
-    offered = list(tables.offered_rows(measured))
-    if offered:
-        rate = document["offered_per_s"][measured.model]
-        parts += [
-            f"Poisson arrivals at {rate:.2f} requests/s, the same for all servers: "
-            f"{plan['offered_fraction']:.0%} of what plain vLLM answered in `{SATURATED}` before "
-            "the run. A server that is slower than that builds a queue as long as the slice lasts.",
-            _table(tables.offered_header(), offered),
-        ]
     noise = list(tables.noise_rows(measured))
     if noise:
         parts += [
@@ -137,7 +138,7 @@ def _notes(measured: Measured) -> list[str]:
     """Failed requests, answers of unequal length, and percentiles of few requests."""
     notes = []
     totals = {
-        arm: [one for cell in measured.cells for one in measured.counts[arm, cell]]
+        arm: [one for cell in measured.cells for one in measured.counts.get((arm, cell), ())]
         for arm in measured.arms
     }
     errors = {arm: sum(one.num_errors for one in counts) for arm, counts in totals.items()}
@@ -172,6 +173,11 @@ def _definitions() -> str:
         f"{MAX_TPOT_MS:g} ms.\n"
         "- Price: the machine's price per hour over the output tokens of an hour in "
         f"`{SATURATED}`; prompts are free.\n"
+        f"- Limit: the bandwidth of the memory over the bytes of the weights, which every token "
+        f"reads once without drafts; its share is that of the rate in `{SINGLE}`. A server that "
+        "drafts may exceed it.\n"
+        "- A dash: the server answers one request at a time, and is measured only with chats of up "
+        f"to {MAX_SERIAL_USERS} users.\n"
         "- Verdicts: *reached* if every repeat reaches the published ratio, *short* if none does."
     )
 

@@ -12,14 +12,14 @@ import numpy as np
 
 from benchmarks.claims.claim import Claim, claim
 from benchmarks.governor.interleaved.analysis import Range, range_of
-from benchmarks.headline.arms import LAYOUT, PACELINE, PLAIN, with_scheme
-from benchmarks.headline.cells import OFFERED, SATURATED
+from benchmarks.headline.arms import LAYOUT, LLAMACPP, PACELINE, PLAIN, with_scheme
+from benchmarks.headline.cells import CACHED, SATURATED, SINGLE
 from benchmarks.headline.comparisons import (
+    CONTROLS,
     BestStatic,
     best_static,
-    later_over_earlier,
     of_best_static,
-    second_over_first,
+    second_control,
     throughput_cells,
     usd_per_million_tokens,
 )
@@ -32,46 +32,28 @@ from benchmarks.headline.measured import (
     Figure,
     Floats,
     Measured,
-    read_measured,
 )
-from benchmarks.headline.published import (
-    CACHED,
-    PUBLISHED,
-    SINGLE,
-    Published,
-    measured_schemes,
-    published_columns,
-)
+from benchmarks.headline.published import PUBLISHED, Published, published_columns
 from paceline.quantize.schemes import SCHEMES
 
 SERVER_COLUMNS: tuple[tuple[str, Figure, str, str], ...] = (
     ("tokens/s, 1 in flight", TOKENS_PER_S, SINGLE, ".0f"),
     ("tokens/s, 16 in flight", TOKENS_PER_S, SATURATED, ".0f"),
+    ("tokens/s, 64 in flight", TOKENS_PER_S, "chat-64", ".0f"),
     ("requests/s, 16 in flight", REQUESTS_PER_S, SATURATED, ".2f"),
     ("P50 latency, 16 in flight, ms", LATENCY_P50, SATURATED, ".0f"),
     ("P99 per output token, 16 in flight, ms", TPOT_P99, SATURATED, ".1f"),
     ("P50 time to first token, cached system prompt, ms", TTFT_P50, CACHED, ".1f"),
 )
 """Title, figure, cell and format."""
-_OFFERED_COLUMNS: tuple[tuple[str, Figure, str], ...] = (
-    ("P50 latency, ms", LATENCY_P50, ".0f"),
-    ("P50 time to first token, ms", TTFT_P50, ".0f"),
-    ("P99 per output token, ms", TPOT_P99, ".1f"),
-)
 TIMES = "\N{MULTIPLICATION SIGN}"
 _UNKNOWN = "not measured"
+_NOT_RUN = "\N{EN DASH}"
 _REACHED, _PARTLY, _SHORT = "reached", "reached in some repeats", "short"
 NOT_REACHED = (_PARTLY, _SHORT)
 """Verdicts that need a reason."""
-
-
-def read_models(document: Mapping[str, Any]) -> list[Measured]:
-    """The models of the result that have a complete repeat, in the order of the plan."""
-    return [
-        read_measured(document, model)
-        for model in document["plan"]["models"]
-        if any(run["model"] == model for run in document["runs"])
-    ]
+_Cell = tuple[Floats, str]
+"""The values by repeat, and their format."""
 
 
 def verdict(row: Published, values: Floats | None) -> str:
@@ -88,12 +70,12 @@ def published_head(row: Published) -> str:
     return f"| {row.what} | {row.source} | {_target(row)} |"
 
 
-def published_rows(models: Sequence[Measured]) -> Iterator[Claim]:
+def published_rows(measured: Measured) -> Iterator[Claim]:
     """One row per published figure, with the columns of `published_columns`."""
     for row in PUBLISHED:
         text = published_head(row)
         figures: dict[str, object] = {}
-        for number, column in enumerate(published_columns(models)):
+        for number, column in enumerate(published_columns(measured)):
             values = row.measure(column)
             if values is None:
                 text += f" {_UNKNOWN} |"
@@ -106,17 +88,23 @@ def published_rows(models: Sequence[Measured]) -> Iterator[Claim]:
 
 def server_header(measured: Measured) -> list[str]:
     columns = [title for title, _, cell, _ in SERVER_COLUMNS if cell in measured.cells]
+    if _has_limit(measured):
+        columns += ["limit, tokens/s with 1 in flight", "share of the limit"]
     return ["server", *columns, *(["$ per 1M output tokens"] if _has_price(measured) else [])]
 
 
 def server_rows(measured: Measured, usd_per_hour: float) -> Iterator[Claim]:
     """One row per arm with its figures."""
     for arm in measured.arms:
-        cells = [
+        cells: list[_Cell] = [
             (measured.of(figure, arm, cell), spec)
             for _, figure, cell, spec in SERVER_COLUMNS
             if cell in measured.cells
         ]
+        if _has_limit(measured):
+            limit = measured.limit_tokens_per_s(arm)
+            assert limit is not None
+            cells += [(limit, ".0f"), (measured.of(TOKENS_PER_S, arm, SINGLE) / limit, ".2f")]
         if _has_price(measured):
             cells.append((usd_per_million_tokens(measured, arm, usd_per_hour), ".3f"))
         yield _row(f"`{arm}`", cells)
@@ -129,8 +117,8 @@ def ratio_header(measured: Measured) -> list[str]:
 def ratio_rows(measured: Measured) -> Iterator[Claim]:
     """Output tokens/s over other arms of the run.
 
-    These are plain vLLM, the layout with the same weights undrafted, Paceline with the unquantized
-    weights, and the best static length.
+    These are plain vLLM, the layout with the same weights undrafted, llama.cpp, Paceline with its
+    defaults, and the best static length.
     """
     cells = throughput_cells(measured)
     for arm in measured.arms:
@@ -142,17 +130,21 @@ def ratio_rows(measured: Measured) -> Iterator[Claim]:
             for arm in measured.arms:
                 if arm == full or arm.startswith(f"{base}+"):
                     yield _gain_row(measured, arm, base, cells)
-    if PACELINE in measured.arms:
-        for scheme in measured_schemes(measured):
-            yield _gain_row(measured, with_scheme(PACELINE, scheme), PACELINE, cells)
+    for base in (PACELINE, LLAMACPP, f"{LLAMACPP}+lookup"):
+        if base in measured.arms:
+            for arm in measured.arms:
+                if arm.startswith(PACELINE) and arm != base:
+                    yield _gain_row(measured, arm, base, cells)
     best = best_static(measured)
     if best is not None:
         yield from _static_rows(measured, best, cells)
 
 
-def _gain_row(measured: Measured, arm: str, base: str, cells: Sequence[str]) -> Claim:
+def _gain_row(
+    measured: Measured, arm: str, base: str, cells: Sequence[str], spec: str = ".2f"
+) -> Claim:
     gains = [measured.gain(TOKENS_PER_S, arm, base, cell) for cell in cells]
-    return _row(f"`{arm}` / `{base}`", [(gain, ".2f") for gain in gains], TIMES)
+    return _row(f"`{arm}` / `{base}`", [(gain, spec) for gain in gains], TIMES)
 
 
 def _static_rows(measured: Measured, best: BestStatic, cells: Sequence[str]) -> Iterator[Claim]:
@@ -164,45 +156,24 @@ def _static_rows(measured: Measured, best: BestStatic, cells: Sequence[str]) -> 
         yield _row("`paceline` / best static length", [(gain, ".2f") for gain in lead], TIMES)
 
 
-def offered_header() -> list[str]:
-    return ["server", *(title for title, _, _ in _OFFERED_COLUMNS)]
-
-
-def offered_rows(measured: Measured) -> Iterator[Claim]:
-    """One row per arm under the same Poisson arrivals; none if that cell was not measured."""
-    if OFFERED in measured.cells:
-        for arm in measured.arms:
-            cells = [
-                (measured.of(figure, arm, OFFERED), spec) for _, figure, spec in _OFFERED_COLUMNS
-            ]
-            yield _row(f"`{arm}`", cells)
-
-
 def noise_header(measured: Measured) -> list[str]:
     return ["the same server twice", *throughput_cells(measured)]
 
 
 def noise_rows(measured: Measured) -> Iterator[Claim]:
-    """The ratio of the two plain vLLM servers: by server, and in the order of time."""
-    cells = throughput_cells(measured)
-    twice = [second_over_first(measured, cell) for cell in cells]
-    known = [one for one in twice if one is not None]
-    if len(known) == len(cells) > 0:
-        yield _row("second / first", [(one, ".3f") for one in known], TIMES)
-        orders = {f"f{n}": later_over_earlier(measured, cell) for n, cell in enumerate(cells)}
-        fields = " | ".join(f"{{{name}:.3f}}{TIMES}" for name in orders)
-        yield claim(f"| the one that ran later / earlier | {fields} |", **orders)
+    """The ratio of each two equal servers."""
+    for first in CONTROLS:
+        again = second_control(measured, first)
+        if again is not None:
+            yield _gain_row(measured, again, first, throughput_cells(measured), ".3f")
 
 
-def all_claims(document: Mapping[str, Any]) -> Iterator[Claim]:
+def all_claims(document: Mapping[str, Any], measured: Measured) -> Iterator[Claim]:
     """Every row of the report of this result."""
-    models = read_models(document)
-    yield from published_rows(models)
-    for measured in models:
-        yield from server_rows(measured, document["plan"]["usd_per_hour"])
-        yield from ratio_rows(measured)
-        yield from offered_rows(measured)
-        yield from noise_rows(measured)
+    yield from published_rows(measured)
+    yield from server_rows(measured, document["plan"]["usd_per_hour"])
+    yield from ratio_rows(measured)
+    yield from noise_rows(measured)
 
 
 def published_texts() -> tuple[str, ...]:
@@ -210,10 +181,15 @@ def published_texts() -> tuple[str, ...]:
     return tuple(published_head(row) for row in PUBLISHED)
 
 
-def _row(head: str, cells: Sequence[tuple[Floats, str]], times: str = "") -> Claim:
-    fields = [_field(f"f{n}", spec, times) for n, (_, spec) in enumerate(cells)]
-    figures = {f"f{n}": _range(values) for n, (values, _) in enumerate(cells)}
-    return claim(f"| {head} | {' | '.join(fields)} |", **figures)
+def _row(head: str, cells: Sequence[_Cell], times: str = "") -> Claim:
+    """A dash stands for a cell that the arm does not run."""
+    texts, figures = [], {}
+    for number, (values, spec) in enumerate(cells):
+        is_run = not np.isnan(values).any()
+        texts.append(_field(f"f{number}", spec, times) if is_run else _NOT_RUN)
+        if is_run:
+            figures[f"f{number}"] = _range(values)
+    return claim(f"| {head} | {' | '.join(texts)} |", **figures)
 
 
 def _field(name: str, spec: str, times: str) -> str:
@@ -230,3 +206,9 @@ def _target(row: Published) -> str:
 
 def _has_price(measured: Measured) -> bool:
     return SATURATED in measured.cells
+
+
+def _has_limit(measured: Measured) -> bool:
+    return SINGLE in measured.cells and all(
+        measured.limit_tokens_per_s(arm) is not None for arm in measured.arms
+    )

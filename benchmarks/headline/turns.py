@@ -7,51 +7,46 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchmarks.headline.arms import Arm
-from benchmarks.headline.cells import Cell
+from benchmarks.headline.cells import Cell, Text
+
+MAX_SERIAL_USERS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """One part of a cell in one repeat. Every arm runs it before the next slice begins."""
+    """A cell in one repeat. Its arms all run it before the next slice begins."""
 
     repeat: int
     cell: Cell
-    number: int
-    """Of the slices of this cell over all repeats; it selects the requests."""
     order: tuple[Arm, ...]
 
 
-def plan_slices(
-    arms: Sequence[Arm], cells: Sequence[Cell], repeat: int, num_slices: int, seed: int
-) -> list[Slice]:
-    """The slices of one repeat: the cells in shuffled order, each in `num_slices` parts.
+def runs_cell(arm: Arm, cell: Cell) -> bool:
+    """Whether the arm is measured in this cell.
 
-    The order of the arms is drawn anew for every cell and reversed in every second part, so that a
-    drift of the machine over the parts weighs on all arms alike.
+    A server that answers one request at a time needs a minute for 16 users, and its rate hardly
+    depends on the text or on the number of users: it runs the chats of up to 16 users only.
     """
+    is_short = cell.text in (Text.CHAT, Text.SYSTEM_CACHED) and cell.users <= MAX_SERIAL_USERS
+    return not arm.is_serial or is_short
+
+
+def plan_slices(arms: Sequence[Arm], cells: Sequence[Cell], repeat: int, seed: int) -> list[Slice]:
+    """The slices of one repeat: the cells in shuffled order, and in each the arms, too."""
     draw = random.Random(f"{seed} {repeat}")
-    found = []
-    for cell in draw.sample(list(cells), len(cells)):
-        order = order_of_arms(arms, draw)
-        found += [
-            Slice(
-                repeat,
-                cell,
-                repeat * num_slices + part,
-                order if part % 2 == 0 else tuple(reversed(order)),
-            )
-            for part in range(num_slices)
-        ]
-    return found
+    return [
+        Slice(repeat, cell, order_of_arms([arm for arm in arms if runs_cell(arm, cell)], draw))
+        for cell in draw.sample(list(cells), len(cells))
+    ]
 
 
 def order_of_arms(arms: Sequence[Arm], draw: random.Random) -> tuple[Arm, ...]:
     """The arms in shuffled order, with the slow ones at one end.
 
-    `naive` needs many times as long as the others. Between them it would separate turns that are
-    to be compared.
+    A serial server needs many times as long as the others. Between them it would separate turns
+    that are to be compared.
     """
-    slow = [arm for arm in arms if arm.kind == "naive"]
-    fast = [arm for arm in arms if arm.kind != "naive"]
+    slow = [arm for arm in arms if arm.is_serial]
+    fast = [arm for arm in arms if not arm.is_serial]
     draw.shuffle(fast)
     return (*slow, *fast) if draw.random() < 0.5 else (*fast, *slow)

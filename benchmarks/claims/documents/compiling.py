@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from benchmarks.claims.claim import Claim, ReadResult
-from benchmarks.claims.documents.headline import shown_rows
+from benchmarks.headline.measured import read_measured
+from benchmarks.headline.tables import ratio_rows
 
 DOCUMENT = "docs/experiments/compiling.md"
 NOT_MEASURED = {
@@ -32,3 +33,10 @@ def claims(read: ReadResult) -> Iterator[Claim]:
     """See `DocumentClaims`."""
     yield from shown_rows(read, "headline-compiled-2026-11-23-2.json.gz", SHOWN)
     yield from shown_rows(read, "headline-compiled-2026-11-23.json.gz", EARLIER)
+
+
+def shown_rows(read: ReadResult, name: str, beginnings: Sequence[str]) -> Iterator[Claim]:
+    """The rows of ratios of a result of the headline benchmark that begin in one of these ways."""
+    for row in ratio_rows(read_measured(read(name))):
+        if row.template.startswith(tuple(beginnings)):
+            yield row

@@ -1,4 +1,4 @@
-"""The claims of README.md."""
+"""The claims of docs/figures.md."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks.claims.documents.gateway import added_p99_of_all_ms, num_request
 from benchmarks.claims.documents.shifting_trace import RESULT as SHIFTING_TRACE
 from benchmarks.claims.readers import interleaved_figures
 
-DOCUMENT = "README.md"
+DOCUMENT = "docs/figures.md"
 NOT_MEASURED = {
     "setting": ("with 1 to 32 concurrent requests", "At 256 streams"),
     "target": ("| 97 %: met |", "| -2 %: missed |"),

@@ -38,7 +38,7 @@ def folder(environ: Mapping[str, str], say: Callable[[str], None]) -> Path:
     found = cache / "models" / f"{SERVED_NAME}-{_SHA256[:8]}-{_CONVERSION}"
     if is_whole(found):
         return found
-    source = _source()
+    source = gguf_file()
     say(f"converting SmolLM2-135M-Instruct into {found}, once")
     try:
         digest = digest_of(source)
@@ -69,8 +69,11 @@ def _convert(source: Path, part: Path) -> None:
         )
 
 
-def _source() -> Path:
-    """The GGUF file of the installed package, which is not imported: that needs llama.cpp."""
+def gguf_file() -> Path:
+    """The GGUF file of the installed package, which is not imported: that needs llama.cpp.
+
+    Raises `PackageMissing`.
+    """
     places: list[str] = []
     if importlib.util.find_spec(_READER) is not None:
         spec = importlib.util.find_spec(_MODULE)

@@ -10,7 +10,15 @@ from pathlib import Path
 import pytest
 
 from benchmarks.headline import arms
-from benchmarks.headline.arms import DEFAULT_ARMS, ModelFolders, parse_arm, parse_arms, server_plan
+from benchmarks.headline.arms import (
+    GROUPS,
+    ModelFolders,
+    default_arms,
+    memory_bytes,
+    parse_arm,
+    parse_arms,
+    server_plan,
+)
 from paceline import demo
 from paceline.config import load_settings
 from paceline.engine.launch.hardware import read_hardware
@@ -18,17 +26,35 @@ from paceline.quantize.own.compression import quantization_config
 from paceline.quantize.schemes import SCHEMES
 from paceline.serve.plan import make_plan
 
-BUNDLED = ModelFolders("bundled", str(demo.target_path()), str(demo.draft_path()))
-QUANTIZED = ("vllm+layout+w8a8", "vllm+layout+eager+fp8+K=2#b", "paceline+awq", "paceline+gptq#b")
+BUNDLED = ModelFolders(str(demo.target_path()), str(demo.draft_path()), gguf="x.gguf")
+FURTHER = ("vllm+layout+w8a8", "vllm+layout+fp8+ngram+K=2#b", "paceline+awq+ngram", "paceline#b")
 
 
-@pytest.mark.parametrize("name", [*DEFAULT_ARMS, *QUANTIZED, "vllm+K=3", "paceline#b"])
+@pytest.mark.parametrize(
+    "name", [*default_arms("servers", "/head"), *default_arms("speculation", "/head"), *FURTHER]
+)
 def test_an_arm_keeps_its_name(name: str) -> None:
     assert parse_arm(name).name == name
 
 
 @pytest.mark.parametrize(
-    "spec", ["", "vllm+K=", "vllm+K=0", "naive+K=2", "paceline+layout", "vllm#", "vllm+K=2+layout"]
+    "spec",
+    [
+        "",
+        "vllm+layout+K=",
+        "vllm+layout+K=0",
+        "vllm+K=2",
+        "naive+K=2",
+        "paceline+layout",
+        "vllm#",
+        "vllm+layout+K=2+ngram",
+        "vllm+layout+ngram",
+        "llama.cpp+ngram",
+        "paceline+lookup",
+        "naive+layout",
+        "llama.cpp+layout",
+        "llama.cpp+w8a8",
+    ],
 )
 def test_an_unknown_arm_is_refused_by_name(spec: str) -> None:
     with pytest.raises(ValueError, match="the arm"):
@@ -39,7 +65,7 @@ def test_an_unknown_arm_is_refused_by_name(spec: str) -> None:
     "spec", ["naive+w8a8", "vllm+w8a8", "paceline+w8", "paceline+w8a8+K=2", "vllm+layout+K=2+awq"]
 )
 def test_quantized_weights_elsewhere_are_refused_with_what_is_allowed(spec: str) -> None:
-    allowed = r"paceline\[\+SCHEME\].*\[\+SCHEME\]\[\+K=N\].*SCHEME is one of awq, gptq, w8a8, fp8"
+    allowed = r"paceline\[\+SCHEME\].*SCHEME is one of awq, gptq, w8a8, fp8"
     with pytest.raises(ValueError, match=allowed):
         parse_arm(spec)
 
@@ -52,8 +78,27 @@ def test_the_control_of_the_ratios_must_be_there_and_names_are_unique() -> None:
 
 
 def test_only_arms_with_a_drafter_report_drafts() -> None:
-    found = [arm.name for arm in parse_arms(DEFAULT_ARMS) if arm.speculates]
-    assert found == ["vllm+layout+K=2", "vllm+layout+K=4", "vllm+layout+K=8", "paceline"]
+    arms = parse_arms(default_arms("speculation", "ngram"))
+    assert [arm.name for arm in arms if arm.reports_drafts] == [
+        *("vllm+layout+K=1", "vllm+layout+K=2", "vllm+layout+K=3", "vllm+layout+K=5", "paceline"),
+    ]
+
+
+def test_each_group_fits_a_machine_of_24_gib_and_has_the_controls() -> None:
+    for group in GROUPS:
+        names = default_arms(group, "/head")
+        assert {"vllm", "vllm+layout", "paceline"} < set(names)
+        assert sum("#again" in name for name in names) == 1
+        assert sum(memory_bytes(arm, 2**28) for arm in parse_arms(names)) < 21 * 2**30
+
+
+def test_ngrams_are_arms_of_their_own_beside_another_default_drafter() -> None:
+    added = {
+        name
+        for group in GROUPS
+        for name in set(default_arms(group, "/head")) - set(default_arms(group, "ngram"))
+    }
+    assert added == {"vllm+layout+ngram+K=3", "paceline+ngram"}
 
 
 def test_plain_vllm_runs_without_plugins_and_without_settings_of_paceline(
@@ -85,11 +130,24 @@ def test_static_speculation_drafts_its_length_in_the_layout_of_paceline(
     assert "VLLM_PLUGINS" not in plan["env"]
 
 
-def test_an_eager_arm_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("arm", ["vllm+layout+ngram+K=3", "paceline+ngram"])
+def test_an_arm_with_ngrams_ignores_the_default_drafter(
+    arm: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(arms, "find_server_module", lambda: "vllm.server")
-    arm = parse_arm("vllm+layout+eager+K=2#b")
-    assert arm.name == "vllm+layout+eager+K=2#b"
-    assert "--enforce-eager" in server_plan(arm, BUNDLED, 2**28)["command"]
+    words = " ".join(server_plan(parse_arm(arm), BUNDLED, 2**28)["command"])
+    assert "ngram" in words
+    assert BUNDLED.draft not in words
+
+
+def test_llamacpp_batches_its_users_and_looks_up_ngrams_where_asked() -> None:
+    """2**28 bytes hold 11,650 tokens of 23,040 bytes."""
+    words = server_plan(parse_arm("llama.cpp"), BUNDLED, 2**28)["command"]
+    assert words[words.index("--model") + 1] == "x.gguf"
+    assert words[words.index("--ctx-size") + 1] == "11650"
+    assert words[words.index("--parallel") + 1] == "64"
+    assert "--spec-type" not in words
+    assert "--spec-type" in server_plan(parse_arm("llama.cpp+lookup"), BUNDLED, 2**28)["command"]
 
 
 def test_paceline_is_served_with_its_defaults_but_the_size_of_the_cache() -> None:

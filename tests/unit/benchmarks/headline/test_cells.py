@@ -1,103 +1,113 @@
-"""The requests of the slices: equal for all servers, and new in every slice."""
+"""The cells, and the requests of their slices: equal for all servers, and new in every slice."""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Any
 
+import jsonschema
 import pytest
 
 from benchmarks.headline.cells import (
-    CELLS,
+    DEFAULT_CELLS,
+    PROMPTS,
+    USERS,
     Cell,
     Text,
     parse_cells,
-    priming_request,
-    slice_requests,
+    slice_load,
     toy,
 )
+from paceline.workloads import load_prompt_file
 
+CELLS = parse_cells(DEFAULT_CELLS)
 BY_NAME = {cell.name: cell for cell in CELLS}
 
 
 def bodies(name: str, number: int) -> list[dict[str, Any]]:
-    specs = slice_requests(BY_NAME[name], CELLS, number, "m", max_tokens=96, seed=0)
-    return [json.loads(spec.body) for spec in specs]
+    load = slice_load(BY_NAME[name], CELLS, number, "m", seed=0)
+    return [json.loads(spec.body) for spec in load.requests]
 
 
-def texts(name: str, number: int) -> list[str]:
-    return [json.dumps(body.get("messages") or body["prompt"]) for body in bodies(name, number)]
+def test_the_default_cells_have_every_value_twice() -> None:
+    answers = [cell for cell in CELLS if not cell.text.has_long_system_prompt]
+    assert min(Counter(cell.text for cell in answers).values()) >= 2
+    assert {cell.text for cell in CELLS} == set(Text)
+    by_users = Counter(cell.users for cell in answers)
+    assert set(by_users) == set(USERS)
+    assert min(by_users.values()) >= 2
+    assert min(Counter(cell.is_sampled for cell in answers).values()) >= 2
+
+
+def test_the_prompts_are_what_the_tools_for_prompts_read() -> None:
+    counts = Counter(prompt.task for prompt in load_prompt_file(PROMPTS))
+    assert counts == {"chat": 40, "edit": 20, "code": 20, "json": 20}
 
 
 def test_a_slice_is_the_same_for_every_server() -> None:
-    assert bodies("mixed-4", 3) == bodies("mixed-4", 3)
+    assert bodies("chat-4", 3) == bodies("chat-4", 3)
 
 
-def test_cells_of_one_text_and_their_slices_share_no_prompt() -> None:
-    """4 + 12 + 32 + 20 mixed prompts per slice: seven slices take 476 of the 500."""
-    mixed = [cell.name for cell in CELLS if cell.text is Text.MIXED]
-    found = [text for number in range(7) for name in mixed for text in texts(name, number)]
-    assert len(found) == 476
-    assert len(set(found)) == 476
+def test_no_two_requests_of_a_run_begin_alike() -> None:
+    names = [cell.name for cell in CELLS if cell.text is not Text.SYSTEM_CACHED]
+    found = [body for number in range(4) for name in names for body in bodies(name, number)]
+    beginnings = {body["messages"][0]["content"].split(". ")[0] for body in found}
+    assert len(beginnings) == len(found)
 
 
-def test_mixed_text_has_every_task() -> None:
-    specs = slice_requests(BY_NAME["mixed-16"], CELLS, 0, "m", max_tokens=96, seed=0)
-    assert {spec.task for spec in specs} == {"complete", "docstring", "rename", "json", "code"}
-
-
-def test_hard_text_is_sampled_with_seeds_of_its_slice() -> None:
-    first, second = bodies("hard-4", 0), bodies("hard-4", 1)
-    assert {body["temperature"] for body in first} == {1.0}
+def test_sampled_cells_have_seeds_of_their_slice() -> None:
+    first, second = bodies("edit-sampled-4", 0), bodies("edit-sampled-4", 1)
+    assert {body["temperature"] for body in first} == {0.7}
     assert not {body["seed"] for body in first} & {body["seed"] for body in second}
-    assert "seed" not in bodies("mixed-4", 0)[0]
+    greedy = bodies("edit-1", 0)[0]
+    assert greedy["temperature"] == 0.0
+    assert "seed" not in greedy
 
 
-def test_answers_are_no_longer_than_the_limit_or_their_prompt_says() -> None:
-    assert max(body["max_tokens"] for body in bodies("mixed-16", 0)) == 96
-    specs = slice_requests(BY_NAME["mixed-16"], CELLS, 0, "m", max_tokens=1000, seed=0)
-    limits = {spec.task: json.loads(spec.body)["max_tokens"] for spec in specs}
-    assert limits["rename"] == 384
-    assert {body["max_tokens"] for body in bodies("system-new", 0)} == {16}
+def test_json_answers_are_held_to_the_schema_of_their_prompt() -> None:
+    """24 requests use all 20 prompts; each names the keys that its schema wants."""
+    for body in bodies("json-sampled-16", 0):
+        schema = body["response_format"]["json_schema"]["schema"]
+        jsonschema.Draft202012Validator.check_schema(schema)
+        asked = body["messages"][-1]["content"]
+        assert f"with the keys {', '.join(schema['required'])}." in asked
+    assert all("response_format" not in body for body in bodies("code-4", 0))
 
 
 def test_a_cached_system_prompt_is_the_same_in_all_slices_and_primed_with_another_question() -> (
     None
 ):
-    cell = BY_NAME["system-cached"]
-    first, later = bodies("system-cached", 0), bodies("system-cached", 5)
-    systems = {body["messages"][0]["content"] for body in (*first, *later)}
-    assert len(systems) == 1
-    priming = priming_request(cell, CELLS, 0, "m", max_tokens=96, seed=0)
-    assert priming is not None
-    primed = json.loads(priming.body)["messages"]
-    assert {primed[0]["content"]} == systems
-    asked = [texts(name, n) for n in (0, 1) for name in ("system-cached", "system-new")]
-    assert primed[-1] not in [body["messages"][-1] for body in first]
-    assert len({text for found in asked for text in found}) == sum(map(len, asked))
+    [system] = {
+        body["messages"][0]["content"] for n in (0, 5) for body in bodies("system-cached", n)
+    }
+    load = slice_load(BY_NAME["system-cached"], CELLS, 0, "m", seed=0)
+    assert load.priming is not None
+    primed = json.loads(load.priming.body)["messages"]
+    assert primed[0]["content"] == system
+    assert primed[-1] not in [body["messages"][-1] for body in bodies("system-cached", 0)]
+    assert slice_load(BY_NAME["chat-1"], CELLS, 0, "m", seed=0).priming is None
 
 
-def test_a_new_system_prompt_begins_unlike_any_other_and_is_as_long() -> None:
-    new = [body["messages"][0]["content"] for n in (0, 1) for body in bodies("system-new", n)]
-    beginnings = {text[:20] for text in new}
-    assert len(beginnings) == len(new)
+def test_a_new_system_prompt_is_as_long_as_the_cached_one() -> None:
     [cached] = {body["messages"][0]["content"] for body in bodies("system-cached", 0)}
-    assert all(0 < len(text) - len(cached) < 20 for text in new)
-    assert priming_request(BY_NAME["system-new"], CELLS, 0, "m", max_tokens=9, seed=0) is None
+    for body in bodies("system-new", 1):
+        assert body["messages"][0]["content"].endswith(cached)
+        assert body["max_tokens"] == 16
 
 
 def test_cells_are_chosen_by_name() -> None:
-    assert [cell.name for cell in parse_cells(["hard-4", "mixed-1", "hard-4"])] == [
-        "hard-4",
-        "mixed-1",
+    assert [cell.name for cell in parse_cells(["json-sampled-64", "chat-1", "chat-1"])] == [
+        "json-sampled-64",
+        "chat-1",
     ]
-    with pytest.raises(ValueError, match="the cell is 'mixed-2'"):
-        parse_cells(["mixed-2"])
-    with pytest.raises(ValueError, match="takes its rate from 'mixed-16'"):
-        parse_cells(["offered"])
+    for name in ("chat-2", "poem-1", "system-cached-4", "mixed-16"):
+        with pytest.raises(ValueError, match=f"the cell is '{name}'"):
+            parse_cells([name])
 
 
 def test_a_cell_fills_its_slots() -> None:
-    with pytest.raises(ValueError, match="at least one for each of 4 slots"):
-        Cell("few", Text.MIXED, 4, 3)
-    assert [toy(cell).num_requests for cell in CELLS] == [2, 4, 16, 4, 2, 2, 2]
+    with pytest.raises(ValueError, match="at least 4, one for each user"):
+        Cell(Text.CHAT, 4, 3)
+    assert [toy(cell).num_requests for cell in parse_cells(["chat-1", "chat-16"])] == [2, 16]
+    assert {toy(cell).max_tokens for cell in CELLS} == {8}

@@ -6,20 +6,14 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from benchmarks.headline import http_arm
 from benchmarks.headline.arms import parse_arm
-from benchmarks.headline.cells import Cell, parse_cells
-from benchmarks.headline.http_arm import HttpArm, describe_turn
+from benchmarks.headline.cells import parse_cells, slice_load
+from benchmarks.headline.http_arm import HttpArm, Load, describe_turn
 from benchmarks.headline.naive_server import build_application
-from benchmarks.headline.turns import Slice
 from paceline.bench.load.records import RequestOutcome, RequestRecord
-
-CELLS = parse_cells(["mixed-1", "mixed-4", "mixed-16", "offered", "system-cached"])
-BY_NAME = {cell.name: cell for cell in CELLS}
 
 
 class Drafting:
@@ -53,19 +47,19 @@ async def served(generator: Drafting, arm: str) -> AsyncIterator[HttpArm]:
     application = build_application("m", generator)
     application.router.add_get("/metrics", generator.metrics)
     async with TestServer(application) as server:
-        url = str(server.make_url("/"))
-        yield HttpArm(parse_arm(arm), url, CELLS, max_tokens=96, seed=0, timeout_s=10.0)
+        yield HttpArm(parse_arm(arm), str(server.make_url("/")), timeout_s=10.0)
 
 
-def part_of(cell: Cell) -> Slice:
-    return Slice(0, cell, 0, ())
+def load(name: str) -> Callable[[str], Load]:
+    cells = parse_cells([name])
+    return lambda model: slice_load(cells[0], cells, 0, model, seed=0)
 
 
 async def test_a_turn_answers_the_requests_of_its_cell() -> None:
     generator = Drafting()
     async with served(generator, "vllm") as arm:
-        turn = await arm.answer(part_of(BY_NAME["mixed-4"]), 1.0)
-    assert len(generator.bodies) == len(turn["requests"]) == 12
+        turn = await arm.answer(load("chat-4"))
+    assert len(generator.bodies) == len(turn["requests"]) == 8
     assert {tuple(row[:2]) for row in turn["requests"]} == {(5, 3)}
     assert all(row[2] <= row[3] <= 1000 * turn["seconds"] for row in turn["requests"])
     assert turn["num_errors"] == 0
@@ -75,34 +69,12 @@ async def test_a_turn_answers_the_requests_of_its_cell() -> None:
 async def test_drafts_are_those_of_the_turn_without_the_priming_request() -> None:
     """6 requests of 4 drafted tokens, after one that only fills the prefix cache."""
     generator = Drafting()
-    async with served(generator, "vllm+K=4") as arm:
-        await arm.answer(part_of(BY_NAME["mixed-1"]), 1.0)
-        turn = await arm.answer(part_of(BY_NAME["system-cached"]), 1.0)
+    async with served(generator, "vllm+layout+K=4") as arm:
+        await arm.answer(load("chat-1"))
+        turn = await arm.answer(load("system-cached"))
     assert (turn["drafted_tokens"], turn["accepted_tokens"]) == (24, 12)
     assert len(turn["requests"]) == 6
-    assert len(generator.bodies) == 4 + 7
-
-
-async def test_offered_requests_come_at_the_offered_rate_and_alike_for_every_server(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """20 arrivals at 50/s are due within 0.4 s on average, at 500/s a tenth of it."""
-    schedules: list[list[float]] = []
-    send = http_arm.run_open_loop
-
-    async def recorded(client: Any, specs: Any, offsets_s: list[float], *rest: Any) -> Any:
-        schedules.append(offsets_s)
-        return await send(client, specs, offsets_s, *rest)
-
-    monkeypatch.setattr(http_arm, "run_open_loop", recorded)
-    for rate in (50.0, 50.0, 500.0):
-        async with served(Drafting(), "vllm") as arm:
-            turn = await arm.answer(part_of(BY_NAME["offered"]), rate)
-            assert len(turn["requests"]) == 20
-    first, again, faster = schedules
-    assert first == again
-    assert faster == pytest.approx([offset_s / 10 for offset_s in first])
-    assert 0.2 < first[-1] < 0.8
+    assert len(generator.bodies) == 3 + 7
 
 
 def test_a_failed_request_is_counted_and_in_no_row() -> None:
