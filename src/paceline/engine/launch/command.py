@@ -22,6 +22,9 @@ from paceline.engine.launch.layout import Layout
 
 SCHEDULER = "paceline.engine.AdaptiveScheduler"
 
+WARM_CORE = "paceline.engine.process.warm_core"
+"""Module that runs the API server's module, whose name follows."""
+
 _OWNED_FLAGS = {
     "--model": "set MODEL (engine.model)",
     "--served-model-name": "set engine.served_name",
@@ -163,7 +166,7 @@ def render_command(
     if spec.expected_kernels:
         governed["expected_kernels"] = list(spec.expected_kernels)
     arguments = [
-        *(sys.executable, "-m", server_module),
+        *(sys.executable, "-m", *([WARM_CORE] if layout.cpu_ids else []), server_module),
         *("--model", spec.model),
         *("--served-model-name", spec.served_name),
         *("--uds", str(socket)),
