@@ -15,8 +15,8 @@ import click
 from paceline import governor_channel
 from paceline.admin_request import send_to_admin
 from paceline.printable import printable
+from paceline.server_options import DEFAULT_ADMIN_URL
 
-_ADMIN_URL = "http://127.0.0.1:8001"
 _EXAMPLES = """\b
 Examples:
   paceline governor get
@@ -115,7 +115,7 @@ def _send(
     pid = _process_of(server)
     if pid is None:
         method = "GET" if body is None else "PATCH"
-        url = _ADMIN_URL if server is None else server
+        url = DEFAULT_ADMIN_URL if server is None else server
         document = send_to_admin(
             method, "/admin/governor", body, admin_url=url, admin_key=admin_key, named="SERVER"
         )

@@ -21,16 +21,16 @@ from paceline.option_types import (
     AT_LEAST_1,
     INPUT_FILE,
     OUTPUT_FILE,
+    NamedChoice,
     refuse_unwritable_file,
 )
 from paceline.printable import printable
-from paceline.server_options import admin_key_option, api_key_option
+from paceline.server_options import DEFAULT_ADMIN_URL, admin_key_option, api_key_option
 from paceline.workloads import workload_names
 
 if TYPE_CHECKING:
     from paceline.doctor.diagnosing import DoctorConfig, Visit
 
-DEFAULT_URL = "http://127.0.0.1:8001"
 _NOT_MADE = 4
 _EXAMPLES = """\b
 Examples:
@@ -63,15 +63,15 @@ class DiagnosisNotMade(click.ClickException):
     name="doctor",
     help=(
         "Find out what is wrong with a running deployment, and what it costs. URL is Paceline's "
-        f"admin port or a vLLM server; it defaults to {DEFAULT_URL}. Metrics are read over some "
-        "seconds; nothing is sent or changed without --probe or --fix.\n\n"
+        f"admin port or a vLLM server; it defaults to {DEFAULT_ADMIN_URL}. Metrics are read over "
+        "some seconds; nothing is sent or changed without --probe or --fix.\n\n"
         "Exit codes: 0 nothing worse than a remark, 1 a warning, 2 wrong usage, 3 something "
         "critical, or a governor that could not be restored, 4 no diagnosis could be made, 5 "
         "another program changed a governor while it was measured, 130 interrupted before the end."
     ),
     epilog=_EXAMPLES,
 )
-@click.argument("url", default=DEFAULT_URL)
+@click.argument("url", default=DEFAULT_ADMIN_URL)
 @click.option(
     "--seconds",
     type=FiniteFloat(min=2, max=3600),
@@ -111,7 +111,7 @@ class DiagnosisNotMade(click.ClickException):
 )
 @click.option(
     "--workload",
-    type=click.Choice(workload_names()),
+    type=NamedChoice(workload_names()),
     default="hard",
     show_default=True,
     help="With --probe: the prompts, sampled at the workload's temperature.",

@@ -34,6 +34,7 @@ from paceline.doctor.readings.monitors import MonitorFile
 from paceline.doctor.readings.observation import Observation
 from paceline.doctor.readings.probe_result import ProbeResult
 from paceline.doctor.values import Diagnosis, Finding
+from paceline.server_options import DATA_PORT, at_port
 
 _IDLE_STATES = ("down", "starting")
 """Of replicas that give no tokens; a finding of its own states what they cost."""
@@ -126,8 +127,8 @@ async def visit_server(visit: Visit) -> None:
         else:
             if server.kind == "paceline" and config.probe.data_url == config.url:
                 raise DoctorError(
-                    "--probe sends requests to the port that takes them: give --data-url, with "
-                    "Paceline's defaults http://127.0.0.1:8000"
+                    "--probe sends requests to the port that takes them: give --data-url, by "
+                    f"default {at_port(str(config.url), DATA_PORT)}"
                 )
             try:
                 await _probe(visit, session, server, config.probe)

@@ -9,8 +9,8 @@ import click
 
 from paceline.bench import options
 from paceline.bench.export.scripts import TOOLS
-from paceline.option_types import AT_LEAST_1, refuse_unwritable_file
-from paceline.server_options import MODEL, api_key_option
+from paceline.option_types import AT_LEAST_1, NamedChoice, refuse_unwritable_file
+from paceline.server_options import DEFAULT_URL, MODEL, api_key_option
 from paceline.workloads import (
     SamplingSettings,
     WorkloadError,
@@ -19,7 +19,6 @@ from paceline.workloads import (
     shuffle_prompts,
 )
 
-DEFAULT_URL = "http://127.0.0.1:8000"
 _EXAMPLES = """\b
 Examples:
   paceline bench export --tool locust --concurrency 8 --out load.py
@@ -39,7 +38,7 @@ Examples:
     epilog=_EXAMPLES,
 )
 @click.argument("url", default=DEFAULT_URL)
-@click.option("--tool", type=click.Choice(list(TOOLS)), required=True, help="Whose script.")
+@click.option("--tool", type=NamedChoice(list(TOOLS)), required=True, help="Whose script.")
 @click.option(
     "--out",
     "out_file",

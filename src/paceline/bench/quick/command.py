@@ -15,14 +15,13 @@ from paceline.bench import options
 from paceline.finite_float import FiniteFloat
 from paceline.option_types import AT_LEAST_1, JSON_FILE, refuse_unwritable_file
 from paceline.printable import printable
-from paceline.server_options import MODEL, api_key_option, read_address
+from paceline.server_options import DEFAULT_URL, MODEL, api_key_option, read_address
 from paceline.workloads import WorkloadError
 
 if TYPE_CHECKING:
     from paceline.bench.quick.config import QuickConfig
     from paceline.bench.quick.measure import QuickResult
 
-DEFAULT_URL = "http://127.0.0.1:8000"
 _EXIT_NOT_RESTORED = 3
 _EXIT_INTERRUPTED = 130
 _EXAMPLES = """\b

@@ -14,13 +14,13 @@ import click
 from paceline.bench.run.options import DEFAULT_NUM_REQUESTS, run_options
 from paceline.option_types import refuse_unwritable_file
 from paceline.printable import printable
+from paceline.server_options import DEFAULT_URL
 from paceline.workloads import WorkloadError, load_workloads
 
 if TYPE_CHECKING:
     from paceline.bench.run.config import RunConfig
     from paceline.bench.run.outcome import RunResult
 
-DEFAULT_URL = "http://127.0.0.1:8000"
 PIPE_COLUMNS = 120
 """Chosen empirically: the widest row of the report fits in one line."""
 INTERRUPTED = 130
