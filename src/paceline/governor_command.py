@@ -174,4 +174,4 @@ def describe(state: Mapping[str, Any]) -> Iterator[str]:
         f"{state['ceiling']} of {state['max_draft_length']}"
     )
     yield str(state["reason"])
-    yield f"costs: {state['costs']}"
+    yield f"step times: {state['costs']}"

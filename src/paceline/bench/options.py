@@ -13,9 +13,8 @@ from paceline.workloads import workload_names
 WORKLOAD = click.option(
     "--workload",
     type=NamedChoice(workload_names()),
-    default="mixed",
-    show_default=True,
-    help="Built-in prompts; paceline bench run --help lists them.",
+    help="Built-in prompts; paceline bench run --help lists them.  [default: suited to the model: "
+    "chat, or mixed for the bundled code model, or code for one without chats]",
 )
 PROMPTS = click.option(
     "--prompts",

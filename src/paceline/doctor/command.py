@@ -169,11 +169,14 @@ def doctor(json_file: str | None, **options: Any) -> None:
     from paceline.doctor.errors import DoctorError
     from paceline.doctor.output.document import render_document, visit_exit_code
     from paceline.doctor.output.lines import render_lines
+    from paceline.doctor.output.progress import terminal_stages
 
     try:
         diagnosis = diagnose(visit)
         if visit.config.fixes and not visit.is_interrupted:
-            _carry_out(fix_server(visit, diagnosis), visit)
+            with terminal_stages() as on_stage:
+                on_stage("measuring the change against the present setting")
+                _carry_out(fix_server(visit, diagnosis), visit)
         _print(render_lines(visit, diagnosis))
         if json_file is not None:
             write_document(Path(json_file), render_document(visit, diagnosis, paceline.__version__))
@@ -264,11 +267,13 @@ def _visit(config: DoctorConfig) -> Visit:
     """What was read, partial after Ctrl-C, SIGTERM or SIGHUP."""
     from paceline.doctor.diagnosing import Visit, visit_server
     from paceline.doctor.errors import DoctorError
+    from paceline.doctor.output.progress import terminal_stages
     from paceline.workloads import WorkloadError
 
     visit = Visit(config)
     try:
-        _carry_out(visit_server(visit), visit)
+        with terminal_stages() as on_stage:
+            _carry_out(visit_server(visit, on_stage), visit)
     except (DoctorError, WorkloadError) as error:
         raise DiagnosisNotMade(str(error)) from error
     return visit

@@ -8,7 +8,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import aiohttp
@@ -29,6 +29,7 @@ from paceline.bench.load.client import StreamingClient
 from paceline.bench.results.environment import Environment, describe_environment
 from paceline.bench.run.config import parse_server_url
 from paceline.bench.run.server import fetch_model, fetch_version
+from paceline.bench.run.suited_workload import find_suited_workload
 from paceline.workloads import (
     Prompt,
     SamplingSettings,
@@ -72,7 +73,7 @@ async def compare(
     were started and leaves in `comparison` what was measured.
     """
     config = comparison.config
-    prompts = _load_prompts(config)
+    prompts = None if config.needs_workload else _load_prompts(config)
     async with contextlib.AsyncExitStack() as stack:
         urls = await stack.enter_async_context(_urls(config))
         session = await stack.enter_async_context(
@@ -90,6 +91,13 @@ async def compare(
             targets[arm] = Target(client, model)
             version = await fetch_version(session, server)
             comparison.arms[arm] = ArmIdentity(subject, urls[arm], model, version)
+            if config.needs_workload:
+                suited = await find_suited_workload(session, server, api_key, model)
+                comparison.config = config = replace(config, workload=suited.name)
+                comparison.notes.append(
+                    f"the prompts are the workload {suited.name}: of A, {suited.reason}"
+                )
+        prompts = prompts or _load_prompts(config)
         runner = HttpBlockRunner(targets, _block_load(config, prompts), f"compare-{uuid.uuid4()}")
         await runner.prepare(config.block_s)
         comparison.num_requests_per_block = runner.num_requests
@@ -165,6 +173,7 @@ async def _urls(config: CompareConfig) -> AsyncIterator[dict[Arm, str]]:
 def _load_prompts(config: CompareConfig) -> list[Prompt]:
     if config.prompts_file is not None:
         return shuffle_prompts(load_prompt_file(Path(config.prompts_file)), config.seed)
+    assert config.workload is not None
     return load_workload(config.workload).prompts(config.seed)
 
 

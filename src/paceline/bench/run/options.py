@@ -30,9 +30,8 @@ _WORKLOAD = (
     click.option(
         "--workload",
         type=NamedChoice(workload_names()),
-        default="mixed",
-        show_default=True,
-        help="Built-in prompts, listed above.",
+        help="Built-in prompts, listed above.  [default: suited to the model: chat, or mixed for "
+        "the bundled code model, or code for one without chats]",
     ),
     click.option(
         "--prompts",
