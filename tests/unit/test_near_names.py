@@ -20,7 +20,7 @@ SOURCES = Path(__file__).parents[2] / "src" / "paceline"
         ("smolm", "smollm2"),
         ("Bundled", "bundled"),
         ("ngrams", "ngram"),
-        ("sufix", "suffix"),
+        ("suffixx", "suffix"),
         ("nonsense", None),
         ("", None),
     ],
@@ -38,7 +38,7 @@ def test_what_is_no_text_resembles_no_name() -> None:
     [
         ("servee", "serve"),
         ("mock-vlm", "mock-vllm"),
-        ("bench run --workload predictible", "predictable"),
+        ("bench run --workload predictabel", "predictable"),
         ("quantize m --scheme gtpq --out q", "gptq"),
         ("serve --policy goodputt --print-config", "goodput"),
         ("serve smolm --check", "smollm2"),

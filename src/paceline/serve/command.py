@@ -239,8 +239,8 @@ def _serve(loaded: LoadedSettings, *, take_over: bool, only_checks: bool) -> int
                 taken=refused,
             )
             click.echo(f"\n{summary}")
-            for error in refused.values():
-                raise error
+            for not_free in refused.values():
+                raise not_free
             return 1 if refusals(results) or not results else 0
         if taken is None and not uvloop.run(_wait_for_ports(plan.gateway)):
             return 0

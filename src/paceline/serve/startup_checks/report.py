@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from paceline.printable import printable
 from paceline.serve.startup_checks.values import CheckResult, Verdict
 
+_PORT_NAMES = {"port": "data port", "admin_port": "admin port"}
 _WIDTH = max(len(verdict) for verdict in Verdict)
 
 
@@ -39,7 +40,7 @@ def render_summary(
     for host, port, setting in ports:
         state = "not free" if setting in taken else "free"
         shown = f"{host}:{port}, {state}" if port else f"{host}, any free port"
-        rows.append((setting, shown))
+        rows.append((_PORT_NAMES.get(setting, setting), shown))
     width = max(len(name) for name, _ in rows)
     return "\n".join(printable(f"{name:<{width}}  {text}") for name, text in rows)
 

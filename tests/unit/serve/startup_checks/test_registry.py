@@ -104,22 +104,22 @@ def test_a_fault_of_a_check_stops_no_server(
 
 
 def test_the_summary_names_the_model_the_drafter_and_the_ports() -> None:
-    ports = (("127.0.0.1", 8000, "server.port"), ("127.0.0.1", 8001, "server.admin_port"))
+    ports = (("127.0.0.1", 8000, "port"), ("127.0.0.1", 8001, "admin_port"))
     summary = render_summary(
-        model="m", drafter="n-gram: as configured", ports=ports, taken={"server.port"}
+        model="m", drafter="n-gram: as configured", ports=ports, taken={"port"}
     )
     assert summary.splitlines() == [
-        "model              m",
-        "drafter            n-gram: as configured",
-        "server.port        127.0.0.1:8000, not free",
-        "server.admin_port  127.0.0.1:8001, free",
+        "model       m",
+        "drafter     n-gram: as configured",
+        "data port   127.0.0.1:8000, not free",
+        "admin port  127.0.0.1:8001, free",
     ]
 
 
 def test_the_summary_of_a_gateway_alone_has_no_drafter() -> None:
-    ports = (("::1", 0, "server.port"),)
+    ports = (("::1", 0, "port"),)
     summary = render_summary(model=None, drafter="", ports=ports, taken=())
     assert summary.splitlines() == [
-        "model        none of its own: remote replicas only",
-        "server.port  ::1, any free port",
+        "model      none of its own: remote replicas only",
+        "data port  ::1, any free port",
     ]
