@@ -13,8 +13,8 @@ from typing import Any
 
 import click
 
+from paceline.default_addresses import ADMIN_PORT, DEFAULT_ADMIN_URL, at_port
 from paceline.printable import printable
-from paceline.server_options import ADMIN_PORT, DEFAULT_ADMIN_URL, at_port
 
 _TIMEOUT_S = 30.0
 _MAX_ANSWER_BYTES = 4 * 1024 * 1024

@@ -14,8 +14,8 @@ import click
 
 from paceline import governor_channel
 from paceline.admin_request import send_to_admin
+from paceline.default_addresses import DEFAULT_ADMIN_URL
 from paceline.printable import printable
-from paceline.server_options import DEFAULT_ADMIN_URL
 
 _EXAMPLES = """\b
 Examples:

@@ -7,16 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 import click
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-DATA_PORT, ADMIN_PORT = 8000, 8001
-"""Of `paceline serve`, unless its settings say otherwise."""
-DEFAULT_URL = f"http://127.0.0.1:{DATA_PORT}"
-DEFAULT_ADMIN_URL = f"http://127.0.0.1:{ADMIN_PORT}"
 
 MODEL = click.option(
     "--model", help="Model to request.  [default: the first that the server lists]"
@@ -35,17 +30,6 @@ def admin_key_option(help_text: str) -> Callable[[Command], Command]:
     return click.option(
         "--admin-key", envvar="PACELINE_ADMIN_KEY", show_envvar=True, help=help_text
     )
-
-
-def at_port(url: str, port: int) -> str:
-    """The same host at another port, for a message.
-
-    >>> at_port("http://10.0.0.5:8000/v1", ADMIN_PORT)
-    'http://10.0.0.5:8001'
-    """
-    parts = urlsplit(url)
-    host = parts.hostname or "127.0.0.1"
-    return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def read_address(option: str, url: str | None) -> str | None:

@@ -15,6 +15,7 @@ import click
 
 from paceline.bench import options
 from paceline.config.tree import DEFAULT_MAX_PAUSE_MS
+from paceline.default_addresses import DEFAULT_ADMIN_URL
 from paceline.finite_float import FiniteFloat
 from paceline.option_types import (
     ABOVE_0,
@@ -25,7 +26,7 @@ from paceline.option_types import (
     refuse_unwritable_file,
 )
 from paceline.printable import printable
-from paceline.server_options import DEFAULT_ADMIN_URL, admin_key_option, api_key_option
+from paceline.server_options import admin_key_option, api_key_option
 from paceline.workloads import workload_names
 
 if TYPE_CHECKING:

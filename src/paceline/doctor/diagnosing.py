@@ -16,6 +16,7 @@ from paceline.bench.quick.governor_switch import RestoreFailed, serves_model
 from paceline.bench.run.config import BenchError
 from paceline.bench.run.server import fetch_version
 from paceline.config.tree import DEFAULT_MAX_PAUSE_MS
+from paceline.default_addresses import DATA_PORT, at_port
 from paceline.doctor.checks import judge, judge_log_only
 from paceline.doctor.errors import DoctorError
 from paceline.doctor.estimates.money import MachinePrice, MoneyLost, money_lost
@@ -34,7 +35,6 @@ from paceline.doctor.readings.monitors import MonitorFile
 from paceline.doctor.readings.observation import Observation
 from paceline.doctor.readings.probe_result import ProbeResult
 from paceline.doctor.values import Diagnosis, Finding, OnStage
-from paceline.server_options import DATA_PORT, at_port
 
 _IDLE_STATES = ("down", "starting")
 """Of replicas that give no tokens; a finding of its own states what they cost."""

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from paceline.default_addresses import DEFAULT_ADMIN_URL
 from paceline.option_types import refuse_unwritable_file
-from paceline.server_options import DEFAULT_ADMIN_URL
 
 if TYPE_CHECKING:
     from paceline.top.connection import Server

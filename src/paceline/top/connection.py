@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from paceline.admin_request import opener_for
+from paceline.default_addresses import ADMIN_PORT, at_port
 from paceline.printable import printable
-from paceline.server_options import ADMIN_PORT, at_port
 
 _TIMEOUT_S = 10.0
 """The server sends an event each second."""

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from paceline.default_addresses import ADMIN_PORT, at_port
 from paceline.governor_metrics import state_of
 from paceline.metrics_page import MetricsPage, PageUnreadable, parse_page
-from paceline.server_options import ADMIN_PORT, at_port
 from paceline.top.connection import SCHEMA_VERSION, Server, ServerProblem
 
 _PERIOD_S = 1.0

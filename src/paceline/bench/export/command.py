@@ -9,8 +9,9 @@ import click
 
 from paceline.bench import options
 from paceline.bench.export.scripts import TOOLS
+from paceline.default_addresses import DEFAULT_URL
 from paceline.option_types import AT_LEAST_1, NamedChoice, refuse_unwritable_file
-from paceline.server_options import DEFAULT_URL, MODEL, api_key_option
+from paceline.server_options import MODEL, api_key_option
 from paceline.workloads import (
     SamplingSettings,
     WorkloadError,

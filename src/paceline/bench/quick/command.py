@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from paceline.bench import options
+from paceline.default_addresses import DEFAULT_URL
 from paceline.finite_float import FiniteFloat
 from paceline.option_types import AT_LEAST_1, JSON_FILE, refuse_unwritable_file
 from paceline.printable import printable
-from paceline.server_options import DEFAULT_URL, MODEL, api_key_option, read_address
+from paceline.server_options import MODEL, api_key_option, read_address
 from paceline.workloads import WorkloadError
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from paceline.bench.run.options import DEFAULT_NUM_REQUESTS, run_options
+from paceline.default_addresses import DEFAULT_URL
 from paceline.option_types import refuse_unwritable_file
 from paceline.printable import printable
-from paceline.server_options import DEFAULT_URL
 from paceline.workloads import WorkloadError, load_workloads
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import aiohttp
 from yarl import URL
 
 from paceline.bench.run.config import BenchError
-from paceline.server_options import DATA_PORT, at_port
+from paceline.default_addresses import DATA_PORT, at_port
 
 _TIMEOUT = aiohttp.ClientTimeout(total=30)
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from paceline.bench.options import TIMEOUT
+from paceline.default_addresses import DEFAULT_URL
 from paceline.option_types import ABOVE_0, JSON_FILE, NamedChoice, refuse_unwritable_file
 from paceline.printable import printable
-from paceline.server_options import DEFAULT_URL, MODEL, api_key_option
+from paceline.server_options import MODEL, api_key_option
 from paceline.workloads import WorkloadError
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ from typing import Any
 import aiohttp
 from yarl import URL
 
+from paceline.default_addresses import ADMIN_PORT, at_port
 from paceline.doctor.errors import DoctorError
 from paceline.doctor.readings.engines import governors_on
 from paceline.doctor.readings.observation import Reading
 from paceline.metrics_page import MetricsPage, PageUnreadable, parse_page
-from paceline.server_options import ADMIN_PORT, at_port
 
 MAX_PAGE_BYTES = 16 * 2**20
 """vLLM's page has some hundred kilobytes, a gateway's with 100 replicas below 1 MB."""

@@ -9,13 +9,13 @@ import json
 import textwrap
 from collections.abc import Iterator
 
+from paceline.default_addresses import DATA_PORT, at_port
 from paceline.doctor.checks import CHECKS
 from paceline.doctor.diagnosing import DoctorConfig, Visit, money_of
 from paceline.doctor.estimates.money import MoneyLost
 from paceline.doctor.fixing.choice import FixResult
 from paceline.doctor.readings.probe_result import MeasuredGain, ProbeResult
 from paceline.doctor.values import Basis, Cost, Diagnosis, Evidence, Finding
-from paceline.server_options import DATA_PORT, at_port
 
 _WIDTH = 100
 _NAMES = {"vllm": "vLLM", "paceline": "Paceline", None: "The server"}
