@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from paceline.default_addresses import ADMIN_PORT, DEFAULT_ADMIN_URL, at_port
 from paceline.printable import printable
 
 _TIMEOUT_S = 30.0
@@ -24,7 +25,7 @@ def server_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
         click.option(
             "--admin-url",
-            default="http://127.0.0.1:8001",
+            default=DEFAULT_ADMIN_URL,
             show_default=True,
             metavar="URL",
             help="Admin port of the server.",
@@ -71,7 +72,8 @@ def send_to_admin(
         raise click.ClickException(_message(error)) from None
     except (OSError, ValueError, http.client.InvalidURL) as error:
         raise click.ClickException(
-            f"{url} cannot be reached ({error}). Give the admin port with {named}"
+            f"{url} cannot be reached ({getattr(error, 'reason', error)}). {named} must be the "
+            f"admin port of a running server, by default {at_port(admin_url, ADMIN_PORT)}"
         ) from None
     return document
 

@@ -10,6 +10,7 @@ import importlib
 import click
 
 import paceline
+from paceline.near_names import did_you_mean
 from paceline.printable import printable_lines
 
 # Name → (module, attribute, one line for `paceline --help`).
@@ -93,9 +94,19 @@ class _LazyGroup(click.Group):
         """Errors may quote a server, or a file, so they are cleaned for a terminal here."""
         try:
             return super().invoke(ctx)
+        except click.NoSuchOption as error:
+            raise _as_argument(error) from None
         except click.ClickException as error:
             vars(error)["message"] = printable_lines(error.message)  # click declares it final
             raise
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in _COMMANDS and not args[0].startswith("-"):
+            near = did_you_mean(args[0], _COMMANDS) or "; paceline --help lists the commands"
+            raise click.UsageError(f"No such command {args[0]!r}{near}", ctx)
+        return super().resolve_command(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(_COMMANDS)
@@ -111,6 +122,21 @@ class _LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, _, line) in sorted(_COMMANDS.items())])
+
+
+def _as_argument(error: click.NoSuchOption) -> click.UsageError:
+    """The error, better explained where the name is that of an argument: `bench run --url URL`."""
+    command = None if error.ctx is None else error.ctx.command
+    for one in () if command is None else command.params:
+        if isinstance(one, click.Argument) and f"--{one.name}" == error.option_name:
+            assert error.ctx is not None
+            shown = one.make_metavar(error.ctx).strip("[]")
+            path = error.ctx.command_path
+            return click.UsageError(
+                f"{error.option_name} is no option here; give {shown} without it: {path} {shown}",
+                error.ctx,
+            )
+    return error
 
 
 @click.group(

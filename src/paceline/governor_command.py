@@ -14,9 +14,9 @@ import click
 
 from paceline import governor_channel
 from paceline.admin_request import send_to_admin
+from paceline.default_addresses import DEFAULT_ADMIN_URL
 from paceline.printable import printable
 
-_ADMIN_URL = "http://127.0.0.1:8001"
 _EXAMPLES = """\b
 Examples:
   paceline governor get
@@ -115,7 +115,7 @@ def _send(
     pid = _process_of(server)
     if pid is None:
         method = "GET" if body is None else "PATCH"
-        url = _ADMIN_URL if server is None else server
+        url = DEFAULT_ADMIN_URL if server is None else server
         document = send_to_admin(
             method, "/admin/governor", body, admin_url=url, admin_key=admin_key, named="SERVER"
         )
@@ -174,4 +174,4 @@ def describe(state: Mapping[str, Any]) -> Iterator[str]:
         f"{state['ceiling']} of {state['max_draft_length']}"
     )
     yield str(state["reason"])
-    yield f"costs: {state['costs']}"
+    yield f"step times: {state['costs']}"

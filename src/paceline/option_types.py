@@ -7,16 +7,31 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import click
 
 from paceline.finite_float import FiniteFloat
+from paceline.near_names import did_you_mean
 
 ABOVE_0 = FiniteFloat(min=0, min_open=True)
 AT_LEAST_0 = FiniteFloat(min=0)
 AT_LEAST_1 = click.IntRange(min=1)
 INPUT_FILE = click.Path(exists=True, dir_okay=False)
 OUTPUT_FILE = click.Path(dir_okay=False)
+
+
+class NamedChoice(click.Choice[str]):
+    """A choice whose refusal also names the one that was probably meant."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter as error:
+            near = did_you_mean(value, map(str, self.choices))
+            self.fail(f"{error.message.rstrip('.')}{near}" if near else error.message, param, ctx)
+
+
 JSON_FILE = click.option("--json", "json_file", type=OUTPUT_FILE, help="Write the report here.")
 
 

@@ -12,6 +12,7 @@ import click
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+
 MODEL = click.option(
     "--model", help="Model to request.  [default: the first that the server lists]"
 )

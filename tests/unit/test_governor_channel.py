@@ -78,7 +78,7 @@ def test_the_only_server_of_this_machine_is_shown(served: Governor) -> None:
     assert output.splitlines() == [
         f"{name}: policy goodput, draft length 2, ceiling 8 of 8",
         f"{name}: 2 of 8: acceptance 0.61, 0.40; 41 ms a step",
-        f"{name}: costs: measured 36 kinds of steps in 7.8 s",
+        f"{name}: step times: measured 36 kinds of steps in 7.8 s",
     ]
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from paceline.finite_float import FiniteFloat
-from paceline.option_types import JSON_FILE, refuse_unwritable_file
+from paceline.option_types import JSON_FILE, NamedChoice, refuse_unwritable_file
 from paceline.printable import printable, printable_lines
 from paceline.server_options import MODEL, api_key_option, choose_other_key, read_address
 
@@ -77,7 +77,7 @@ Examples:
 )
 @click.option(
     "--number-format",
-    type=click.Choice(["auto", "float32", "float16", "bfloat16"]),
+    type=NamedChoice(["auto", "float32", "float16", "bfloat16"]),
     default="auto",
     show_default=True,
     help="Of the served weights: decides which greedy tokens are near-ties. auto derives it from "

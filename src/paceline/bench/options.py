@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import click
 
-from paceline.option_types import ABOVE_0, AT_LEAST_0, AT_LEAST_1, INPUT_FILE
+from paceline.option_types import ABOVE_0, AT_LEAST_0, AT_LEAST_1, INPUT_FILE, NamedChoice
 from paceline.workloads import workload_names
 
 WORKLOAD = click.option(
     "--workload",
-    type=click.Choice(workload_names()),
-    default="mixed",
-    show_default=True,
-    help="Built-in prompts; paceline bench run --help lists them.",
+    type=NamedChoice(workload_names()),
+    help="Built-in prompts; paceline bench run --help lists them.  [default: suited to the model: "
+    "chat, or mixed for the bundled code model, or code for one without chats]",
 )
 PROMPTS = click.option(
     "--prompts",

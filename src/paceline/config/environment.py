@@ -8,11 +8,11 @@ reads elsewhere, or one that Kubernetes sets.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Collection, Iterator, Mapping
 
 from paceline.config.likeness import is_like_paceline
+from paceline.near_names import nearest
 
 PREFIX = "PACELINE_"
 
@@ -39,6 +39,8 @@ _OF_SERVICE = re.compile(
     r"[A-Z0-9]+(_[A-Z0-9]+)*_("
     r"SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
 )
+_MIN_LIKENESS = 0.75
+"""Of a whole name: all begin with PACELINE_. Chosen empirically."""
 _MIN_LIKENESS_OF_REST = 0.6
 """Of what follows a misspelt PACELINE_ and a setting's name without it: other programs may have
 names that resemble Paceline's. Chosen empirically."""
@@ -65,8 +67,7 @@ def _looks_like_setting(name: str, value: str, known: Collection[str]) -> bool:
     settings = [_squeeze(setting).removeprefix(PREFIX) for setting in known]
     last_parts = set(map(_last_part, known))
     return any(
-        rest in last_parts
-        or difflib.get_close_matches(rest, settings, n=1, cutoff=_MIN_LIKENESS_OF_REST)
+        rest in last_parts or nearest(rest, settings, _MIN_LIKENESS_OF_REST)
         for rest in _without_misspelt_prefix(squeezed)
     )
 
@@ -108,8 +109,8 @@ def _hint(name: str, known: Collection[str]) -> str:
         return f"did you mean {by_squeezed[squeezed]}?"
     if ends:
         return f"did you mean {max(ends, key=lambda one: len(_last_part(one)))}?"
-    if near := difflib.get_close_matches(squeezed, by_squeezed, n=1, cutoff=0.75):
-        return f"did you mean {by_squeezed[near[0]]}?"
+    if near := nearest(squeezed, by_squeezed, _MIN_LIKENESS):
+        return f"did you mean {by_squeezed[near]}?"
     return (
         "`paceline serve --print-config` lists all settings; rename it if it is another program's"
     )

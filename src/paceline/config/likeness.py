@@ -8,6 +8,8 @@ from __future__ import annotations
 import difflib
 import re
 
+from paceline.near_names import nearest
+
 _MIN_LIKENESS = 0.85
 """One letter too many, missing, wrong or exchanged with its neighbour. `baseline` and `pipeline`
 have 0.75. Chosen empirically."""
@@ -32,6 +34,4 @@ def is_meant_as_settings_file(name: str) -> bool:
     """
     stem, _, rest = re.sub(r"[\s_-]", "", name).strip(".").partition(".")
     suffix = rest.casefold().partition(".")[0]
-    return is_like_paceline(stem) and bool(
-        difflib.get_close_matches(suffix, _FORMATS, n=1, cutoff=0.75)
-    )
+    return is_like_paceline(stem) and nearest(suffix, _FORMATS) is not None

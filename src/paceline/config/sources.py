@@ -7,8 +7,8 @@ settings. An empty or unknown setting is an error, also where a later layer has 
 
 from __future__ import annotations
 
-import difflib
 import os
+import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,8 @@ from paceline.bounded_reading import read_bounded
 from paceline.config.environment import PREFIX, misspelt
 from paceline.config.likeness import is_meant_as_settings_file
 from paceline.config.protection import is_empty, why_empty_refused
-from paceline.config.tree import Settings
+from paceline.config.tree import ReplicaSettings, Settings
+from paceline.near_names import did_you_mean, nearest
 from paceline.strict_files import StrictFileError, load_json, load_yaml
 
 DEFAULT_FILE = Path("paceline.yaml")
@@ -235,15 +236,16 @@ def _nest(values: Mapping[Key, Any]) -> dict[str, Any]:
 
 def _describe_unknown(key: Key, origin: Origin) -> str:
     given = ".".join(key)[:_MAX_SHOWN_CHARS]
-    names = [".".join(known) for known in SETTING_KEYS]
+    names = {".".join(known): known[-1] for known in SETTING_KEYS}
+    by_last = {last: name for name, last in reversed(names.items())}
     near = (
         # The right name in a wrong section or none; else a typo in the whole key or its last part.
-        [name for name, known in zip(names, SETTING_KEYS, strict=True) if known[-1] == key[-1]]
-        or difflib.get_close_matches(given, [*names, *map(".".join, SECTIONS)], n=1)
-        or difflib.get_close_matches(key[-1], names, n=1)
+        by_last.get(key[-1])
+        or nearest(given, [*names, *map(".".join, SECTIONS)])
+        or by_last.get(nearest(key[-1], by_last) or "")
     )
     hint = (
-        f"; did you mean {near[0]}?"
+        f"; did you mean {near}?"
         if near
         else "; `paceline serve --print-config` lists all settings"
     )
@@ -260,10 +262,14 @@ def _describe(detail: ErrorDetails, origins: Mapping[Key, Origin]) -> str:
         detail["type"] == "extra_forbidden"
     ):  # only inside a list; other unknown keys were reported before
         name = ".".join(location)[:_MAX_SHOWN_CHARS]
-        return f"{name} is not a setting (from {origin}); see docs/configuration.md"
+        hint = did_you_mean(location[-1], ReplicaSettings.model_fields)
+        return f"{name} is not a setting (from {origin}){hint or '; see docs/configuration.md'}"
     if detail["type"] == "value_error":
         where = f" (from {origin})" if key in origins else ""
         return f"{'.'.join(location)}{where}: {message}"
+    # Of a Literal: its values, quoted.
+    allowed = re.findall(r"'([^']*)'", detail.get("ctx", {}).get("expected", ""))
+    message += did_you_mean(detail["input"], allowed)
     if key in _MAY_HOLD_SECRETS:
         given = type(detail["input"]).__name__
         return f"{'.'.join(location)} is a {given} (from {origin}): {message}"

@@ -16,7 +16,7 @@ from paceline.deploy.other_servers import model_id, split_pool_option
 from paceline.deploy.sizing import PoolRequest, figures, read_entry, size_pool
 from paceline.deploy.tiers import TIERS, Tier, find_node
 from paceline.deploy.values import Backend, DeployError, Deployment, Monitoring
-from paceline.option_types import ABOVE_0, AT_LEAST_1
+from paceline.option_types import ABOVE_0, AT_LEAST_1, NamedChoice
 from paceline.plan.sources.catalogue import load_catalogue
 from paceline.plan.sources.model_source import find_model
 from paceline.plan.values import Load
@@ -30,7 +30,7 @@ _LONG_PROMPT_FRACTION = 0.25
 _OPTIONS = (
     click.option(
         "--tier",
-        type=click.Choice([tier.name for tier in TIERS]),
+        type=NamedChoice([tier.name for tier in TIERS]),
         required=True,
         help="Size of the deployment: "
         + " ".join(f"{tier.name}: {tier.summary}" for tier in TIERS),
@@ -104,7 +104,7 @@ _OPTIONS = (
     ),
     click.option(
         "--monitoring",
-        type=click.Choice(["operator", "annotations"]),
+        type=NamedChoice(["operator", "annotations"]),
         default="operator",
         show_default=True,
         help="How Prometheus finds the pods.",

@@ -15,12 +15,14 @@ import click
 
 from paceline.bench import options
 from paceline.config.tree import DEFAULT_MAX_PAUSE_MS
+from paceline.default_addresses import DEFAULT_ADMIN_URL
 from paceline.finite_float import FiniteFloat
 from paceline.option_types import (
     ABOVE_0,
     AT_LEAST_1,
     INPUT_FILE,
     OUTPUT_FILE,
+    NamedChoice,
     refuse_unwritable_file,
 )
 from paceline.printable import printable
@@ -30,7 +32,6 @@ from paceline.workloads import workload_names
 if TYPE_CHECKING:
     from paceline.doctor.diagnosing import DoctorConfig, Visit
 
-DEFAULT_URL = "http://127.0.0.1:8001"
 _NOT_MADE = 4
 _EXAMPLES = """\b
 Examples:
@@ -63,15 +64,15 @@ class DiagnosisNotMade(click.ClickException):
     name="doctor",
     help=(
         "Find out what is wrong with a running deployment, and what it costs. URL is Paceline's "
-        f"admin port or a vLLM server; it defaults to {DEFAULT_URL}. Metrics are read over some "
-        "seconds; nothing is sent or changed without --probe or --fix.\n\n"
+        f"admin port or a vLLM server; it defaults to {DEFAULT_ADMIN_URL}. Metrics are read over "
+        "some seconds; nothing is sent or changed without --probe or --fix.\n\n"
         "Exit codes: 0 nothing worse than a remark, 1 a warning, 2 wrong usage, 3 something "
         "critical, or a governor that could not be restored, 4 no diagnosis could be made, 5 "
         "another program changed a governor while it was measured, 130 interrupted before the end."
     ),
     epilog=_EXAMPLES,
 )
-@click.argument("url", default=DEFAULT_URL)
+@click.argument("url", default=DEFAULT_ADMIN_URL)
 @click.option(
     "--seconds",
     type=FiniteFloat(min=2, max=3600),
@@ -111,7 +112,7 @@ class DiagnosisNotMade(click.ClickException):
 )
 @click.option(
     "--workload",
-    type=click.Choice(workload_names()),
+    type=NamedChoice(workload_names()),
     default="hard",
     show_default=True,
     help="With --probe: the prompts, sampled at the workload's temperature.",
@@ -169,11 +170,14 @@ def doctor(json_file: str | None, **options: Any) -> None:
     from paceline.doctor.errors import DoctorError
     from paceline.doctor.output.document import render_document, visit_exit_code
     from paceline.doctor.output.lines import render_lines
+    from paceline.doctor.output.progress import terminal_stages
 
     try:
         diagnosis = diagnose(visit)
         if visit.config.fixes and not visit.is_interrupted:
-            _carry_out(fix_server(visit, diagnosis), visit)
+            with terminal_stages() as on_stage:
+                on_stage("measuring the change against the present setting")
+                _carry_out(fix_server(visit, diagnosis), visit)
         _print(render_lines(visit, diagnosis))
         if json_file is not None:
             write_document(Path(json_file), render_document(visit, diagnosis, paceline.__version__))
@@ -264,11 +268,13 @@ def _visit(config: DoctorConfig) -> Visit:
     """What was read, partial after Ctrl-C, SIGTERM or SIGHUP."""
     from paceline.doctor.diagnosing import Visit, visit_server
     from paceline.doctor.errors import DoctorError
+    from paceline.doctor.output.progress import terminal_stages
     from paceline.workloads import WorkloadError
 
     visit = Visit(config)
     try:
-        _carry_out(visit_server(visit), visit)
+        with terminal_stages() as on_stage:
+            _carry_out(visit_server(visit, on_stage), visit)
     except (DoctorError, WorkloadError) as error:
         raise DiagnosisNotMade(str(error)) from error
     return visit

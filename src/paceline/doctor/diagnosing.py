@@ -16,6 +16,7 @@ from paceline.bench.governor.switch import RestoreFailed, serves_model
 from paceline.bench.run.config import BenchError
 from paceline.bench.run.server import fetch_version
 from paceline.config.tree import DEFAULT_MAX_PAUSE_MS
+from paceline.default_addresses import DATA_PORT, at_port
 from paceline.doctor.checks import judge, judge_log_only
 from paceline.doctor.errors import DoctorError
 from paceline.doctor.estimates.money import MachinePrice, MoneyLost, money_lost
@@ -33,7 +34,7 @@ from paceline.doctor.readings.local_cpu import LocalCpu
 from paceline.doctor.readings.monitors import MonitorFile
 from paceline.doctor.readings.observation import Observation
 from paceline.doctor.readings.probe_result import ProbeResult
-from paceline.doctor.values import Diagnosis, Finding
+from paceline.doctor.values import Diagnosis, Finding, OnStage
 
 _IDLE_STATES = ("down", "starting")
 """Of replicas that give no tokens; a finding of its own states what they cost."""
@@ -94,7 +95,7 @@ class Visit:
         return readings[-1].at_s - readings[0].at_s if len(readings) > 1 else 0.0
 
 
-async def visit_server(visit: Visit) -> None:
+async def visit_server(visit: Visit, on_stage: OnStage = lambda stage: None) -> None:
     """Fill the visit in.
 
     Raises DoctorError if the server, the log, or a file of rules or panels cannot be read. A server
@@ -122,35 +123,42 @@ async def visit_server(visit: Visit) -> None:
         if config.probe is None:
             stop = asyncio.Event()
             stop.set()
+            on_stage(f"observing for {config.seconds:g} s")
             await watch(server, visit.watch, stop, config.seconds)
         else:
             if server.kind == "paceline" and config.probe.data_url == config.url:
                 raise DoctorError(
-                    "--probe sends requests to the port that takes them: give --data-url, with "
-                    "Paceline's defaults http://127.0.0.1:8000"
+                    "--probe sends requests to the port that takes them: give --data-url, by "
+                    f"default {at_port(str(config.url), DATA_PORT)}"
                 )
             try:
-                await _probe(visit, session, server, config.probe)
+                await _probe(visit, session, server, config.probe, on_stage)
             except BenchError as error:
                 raise DoctorError(f"--probe: {error}") from error
 
 
 async def _probe(
-    visit: Visit, session: aiohttp.ClientSession, server: ObservedServer, settings: ProbeSettings
+    visit: Visit,
+    session: aiohttp.ClientSession,
+    server: ObservedServer,
+    settings: ProbeSettings,
+    on_stage: OnStage,
 ) -> None:
     """Watch the server under the load, then measure what drafts gain."""
     stop = asyncio.Event()
     # It reads before the first request, so that the first requests are seen.
     watching = asyncio.create_task(watch(server, visit.watch, stop, settings.seconds))
     try:
+        on_stage("sending the first request")
         load = await prepare_load(session, settings)
-        await send_load(load, settings)
+        await send_load(load, settings, on_stage)
         stop.set()
         await watching
     finally:
         watching.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await watching
+    on_stage(f"comparing with and without drafts for about {settings.seconds:g} s")
     with _noting_restore_failure(visit):
         visit.probe = await measure_drafts(
             session, server, load, settings, visit.watch.readings, visit.config.admin_key

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+
+OnStage = Callable[[str], None]
+"""Gets what is done next and for how long, in words."""
 
 
 class Severity(StrEnum):
@@ -99,8 +102,25 @@ class Finding:
     """The replica or engine; None for the whole deployment."""
 
 
+class Lacking(StrEnum):
+    """What would give a verdict."""
+
+    REQUESTS = "requests"
+    """More requests while the server is observed, from clients or from `--probe`."""
+    PROBE = "probe"
+    """Requests of `--probe`: those of clients do not show it."""
+
+
 class CannotJudge(Exception):
-    """The observation does not show what a check needs. The message says what is missing."""
+    """The observation does not show what a check needs. The message says what is missing.
+
+    `lacking` is None where no request would show it. Advice on requests is left to the report,
+    which knows whether a probe was sent.
+    """
+
+    def __init__(self, reason: str, lacking: Lacking | None = None) -> None:
+        super().__init__(reason)
+        self.lacking = lacking
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +129,7 @@ class NotJudged:
 
     check: str
     reason: str
+    lacking: Lacking | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +141,8 @@ class Diagnosis:
     passed: tuple[str, ...]
     """Ids of the checks that were judged and found nothing."""
     not_judged: tuple[NotJudged, ...]
+    num_requests: float | None = None
+    """That ended while the server was observed; None if it does not show it."""
 
 
 _URGENCY = {Severity.CRITICAL: 0, Severity.WARNING: 1, Severity.INFO: 2}

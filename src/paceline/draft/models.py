@@ -14,7 +14,8 @@ from paceline.compatibility.cpu_formats import choose_cpu_dtype
 from paceline.compatibility.vocabularies import compare_vocabularies
 from paceline.draft.values import DraftError
 from paceline.engine.launch.eagle_head import is_eagle3_head
-from paceline.named_models import NamedModelMissing, target_of
+from paceline.named_models import MODEL_NAMES, NamedModelMissing, target_of
+from paceline.near_names import did_you_mean
 from paceline.plan.sources.this_machine import read_machine
 
 DEVICES = ("auto", "cpu", "cuda")
@@ -54,6 +55,7 @@ def find_folder(model: str) -> Path:
             raise DraftError(
                 f"{model} is neither a folder nor a model that Hugging Face provides "
                 f"({_first_line(error)}); give a folder with config.json and weights"
+                f"{did_you_mean(model, MODEL_NAMES)}"
             ) from error
     if not (folder / "config.json").is_file():
         raise DraftError(f"{folder} has no config.json; give a model folder in Hugging Face layout")

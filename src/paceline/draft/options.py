@@ -9,7 +9,7 @@ import importlib.util
 
 import click
 
-from paceline.option_types import AT_LEAST_0, AT_LEAST_1, INPUT_FILE
+from paceline.option_types import AT_LEAST_0, AT_LEAST_1, INPUT_FILE, NamedChoice
 
 TARGET = click.argument("target")
 PROMPTS = click.option(
@@ -43,7 +43,7 @@ TEMPERATURE = click.option(
 )
 DEVICE = click.option(
     "--device",
-    type=click.Choice(["auto", "cpu", "cuda"]),
+    type=NamedChoice(["auto", "cpu", "cuda"]),
     default="auto",
     show_default=True,
     help="auto: a GPU if torch finds one.",

@@ -21,7 +21,7 @@ from paceline.draft.options import (
     TEMPERATURE,
     refuse_without_torch,
 )
-from paceline.option_types import ABOVE_0, AT_LEAST_1, refuse_unwritable_folder
+from paceline.option_types import ABOVE_0, AT_LEAST_1, NamedChoice, refuse_unwritable_folder
 
 if TYPE_CHECKING:
     from paceline.draft.training import Comparison, TrainResult
@@ -91,7 +91,7 @@ Examples:
 )  # fmt: skip
 @click.option("--steps", "num_steps", type=AT_LEAST_1, help="Train that many steps instead.")
 @click.option(
-    "--loss", type=click.Choice(["forward-kl", "tv"]), default="forward-kl", show_default=True,
+    "--loss", type=NamedChoice(["forward-kl", "tv"]), default="forward-kl", show_default=True,
     help="tv (total variation) is one minus the acceptance; it suits a draft that is close.",
 )  # fmt: skip
 @click.option(

@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 
 from paceline.gateway.admin.audit import check_audit_file
 from paceline.gateway.capture.prompt_capture import check_capture
-from paceline.gateway.http.listening import bind, is_bound_to
+from paceline.gateway.http.listening import PortTaken, bind, is_bound_to
 from paceline.gateway.keys.access import is_on_loopback
 from paceline.gateway.keys.file import check_key_file
 from paceline.gateway.keys.salt import check_secret
@@ -58,20 +58,25 @@ def check_addresses(settings: GatewaySettings) -> None:
         found.append((setting, address))
 
 
-def check_ports(
+def find_taken_ports(
     settings: GatewaySettings,
     offered: Sequence[socket.socket] = (),
     leaving: Collection[PortAddress] = (),
-) -> None:
-    """Raise `PortTaken` unless every port is free and may be opened by this user.
+) -> dict[str, PortTaken]:
+    """Why ports are not free or may not be opened by this user, by their settings.
 
     A start has those of the process that it takes over from, whose `offered` sockets are in the
     order of the ports, and those that a `leaving` process frees.
     """
+    taken: dict[str, PortTaken] = {}
     with contextlib.ExitStack() as stack:
         for index, (host, port, setting) in enumerate(settings.ports):
             address = PortAddress.of(host, port, setting)
             is_offered = index < len(offered) and is_bound_to(offered[index], host, port)
             is_leaving = any(map(address.conflicts_with, leaving))
             if not is_offered and not is_leaving:
-                stack.enter_context(bind(host, port, setting, listens=False))
+                try:
+                    stack.enter_context(bind(host, port, setting, listens=False))
+                except PortTaken as error:
+                    taken[setting] = error
+    return taken

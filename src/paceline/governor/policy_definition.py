@@ -14,6 +14,7 @@ from typing import Any
 
 from paceline.governor.costs.cost_table import CostTable
 from paceline.governor.policy import Policy
+from paceline.near_names import did_you_mean
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]*")
 _PARAMETER_NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -152,7 +153,7 @@ class PolicyDefinition:
             if name not in known:
                 raise ValueError(
                     f"policy {self.name} has no parameter {str(name)[:100]!r}; "
-                    f"its parameters: {', '.join(known) or 'none'}"
+                    f"its parameters: {', '.join(known) or 'none'}{did_you_mean(name, known)}"
                 )
         values: dict[str, Any] = {}
         for name, parameter in known.items():

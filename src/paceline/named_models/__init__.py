@@ -20,6 +20,7 @@ from paceline.named_models.errors import NamedModelMissing, PackageMissing
 
 __all__ = [
     "BUNDLED_NAME",
+    "MODEL_NAMES",
     "NamedModel",
     "NamedModelMissing",
     "draft_of",
@@ -30,6 +31,8 @@ __all__ = [
 AUTO = "auto"
 BUNDLED = "bundled"
 SMOLLM2 = "smollm2"
+MODEL_NAMES = (SMOLLM2, BUNDLED)
+"""What `find_named` knows besides `auto`, for messages about another name."""
 BUNDLED_NAME = "paceline-demo"
 """Model id of the bundled pair for clients."""
 

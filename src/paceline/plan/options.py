@@ -10,7 +10,7 @@ import click
 
 from paceline.capacity.model.weight_format import DTYPE_BYTES, SCHEMES
 from paceline.finite_float import FiniteFloat
-from paceline.option_types import ABOVE_0, AT_LEAST_0, AT_LEAST_1
+from paceline.option_types import ABOVE_0, AT_LEAST_0, AT_LEAST_1, NamedChoice
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -45,12 +45,12 @@ _MODEL = (
     ),
     click.option(
         "--dtype",
-        type=click.Choice(sorted(DTYPE_BYTES)),
+        type=NamedChoice(sorted(DTYPE_BYTES)),
         help="[default: the checkpoint's]",
     ),
     click.option(
         "--quantization",
-        type=click.Choice(SCHEMES),
+        type=NamedChoice(SCHEMES),
         help="Plan for weights converted to this scheme.  [default: as the model is stored]",
     ),
 )
@@ -118,7 +118,7 @@ _ENGINE = (
     ),
     click.option(
         "--kv-cache-dtype",
-        type=click.Choice(["auto", "fp8"]),
+        type=NamedChoice(["auto", "fp8"]),
         default="auto",
         help="auto is the format of the weights.",
     ),

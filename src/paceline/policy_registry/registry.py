@@ -9,6 +9,7 @@ from paceline.governor.costs.cost_table import CostTable
 from paceline.governor.policies.builtin import BUILTIN_POLICIES
 from paceline.governor.policy import Policy
 from paceline.governor.policy_definition import PolicyDefinition
+from paceline.near_names import did_you_mean
 from paceline.policy_registry.entry_points import (
     BrokenEntryPoint,
     load_definition,
@@ -35,7 +36,10 @@ def find_policy(name: str) -> PolicyDefinition:
         return builtin
     if name not in registered_names():
         shown = repr(name)[:100]
-        raise ValueError(f"policy is {shown}; it must be one of {', '.join(policy_names())}")
+        raise ValueError(
+            f"policy is {shown}; it must be one of {', '.join(policy_names())}"
+            f"{did_you_mean(name, policy_names())}"
+        )
     try:
         return load_definition(name)
     except BrokenEntryPoint as error:

@@ -29,7 +29,13 @@ from paceline.draft.options import (
     refuse_without_torch,
 )
 from paceline.finite_float import FiniteFloat
-from paceline.option_types import AT_LEAST_1, INPUT_FILE, JSON_FILE, refuse_unwritable_file
+from paceline.option_types import (
+    AT_LEAST_1,
+    INPUT_FILE,
+    JSON_FILE,
+    NamedChoice,
+    refuse_unwritable_file,
+)
 
 if TYPE_CHECKING:
     from paceline.quality.candidate import CandidateReport
@@ -82,15 +88,15 @@ Prompts are as for paceline bench run; "reference" is the right answer.
     "to the prompt's reference]",
 )  # fmt: skip
 @click.option(
-    "--dtype", type=click.Choice(["bfloat16", "float16", "float32"]), default="bfloat16",
+    "--dtype", type=NamedChoice(["bfloat16", "float16", "float32"]), default="bfloat16",
     show_default=True, help="Arithmetic of the candidates. The baseline is computed in float32.",
 )  # fmt: skip
 @click.option(
-    "--kv-cache-dtype", "kv_cache_format", type=click.Choice(["auto", "fp8"]), default="auto",
+    "--kv-cache-dtype", "kv_cache_format", type=NamedChoice(["auto", "fp8"]), default="auto",
     show_default=True, help="Format of the KV cache that the candidates are served with.",
 )  # fmt: skip
 @click.option(
-    "--hardware", type=click.Choice(list(HARDWARE_CLASSES)),
+    "--hardware", type=NamedChoice(list(HARDWARE_CLASSES)),
     help="Where the candidates will be served.  [default: this machine]",
 )  # fmt: skip
 @click.option(

@@ -15,7 +15,7 @@ import click
 from paceline.compatibility.hardware_classes import HARDWARE_CLASSES, HardwareClass
 from paceline.compatibility.number_formats import judge_format
 from paceline.compatibility.vllm_releases import INSTALLED
-from paceline.option_types import AT_LEAST_1, refuse_unwritable_folder
+from paceline.option_types import AT_LEAST_1, NamedChoice, refuse_unwritable_folder
 from paceline.quantize.schemes import SCHEMES
 
 _EXIT_INTERRUPTED = 130
@@ -51,7 +51,7 @@ _SCHEME_LIST = "; ".join(f"{scheme.name}: {scheme.summary}" for scheme in SCHEME
     epilog=_EXAMPLES,
 )
 @click.argument("model")
-@click.option("--scheme", type=click.Choice(list(SCHEMES)), required=True, help="Number format.")
+@click.option("--scheme", type=NamedChoice(list(SCHEMES)), required=True, help="Number format.")
 @click.option(
     "--out", type=click.Path(path_type=Path), required=True, metavar="DIR",
     help="Folder to write; it must not exist.",
@@ -73,11 +73,11 @@ _SCHEME_LIST = "; ".join(f"{scheme.name}: {scheme.summary}" for scheme in SCHEME
     help="Inputs that share a scale, for awq and gptq.  [default: 128, or the most that fits]",
 )  # fmt: skip
 @click.option(
-    "--hardware", type=click.Choice(list(HARDWARE_CLASSES)),
+    "--hardware", type=NamedChoice(list(HARDWARE_CLASSES)),
     help="What the result is for.  [default: this machine]",
 )  # fmt: skip
 @click.option(
-    "--backend", type=click.Choice(["own", "llm-compressor"]), default="own", show_default=True,
+    "--backend", type=NamedChoice(["own", "llm-compressor"]), default="own", show_default=True,
     help="Paceline's own methods, or llm-compressor in an environment of its own, which is created "
     "first.",
 )  # fmt: skip

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from paceline.compatibility.stored_formats import UNQUANTIZED, stored_format
+from paceline.named_models import MODEL_NAMES
+from paceline.near_names import did_you_mean
 from paceline.quantize.errors import QuantizeError, WrongUsage
 
 _INDEX = "model.safetensors.index.json"
@@ -92,7 +94,10 @@ def read_source(model: str) -> SourceModel:
     """Read configuration and headers of a folder. Raises QuantizeError for what cannot be used."""
     folder = Path(model)
     if not folder.is_dir():
-        raise WrongUsage(f"MODEL is {model}, which is not a folder")
+        raise WrongUsage(
+            f"MODEL is {model}, which is neither a folder nor {' or '.join(MODEL_NAMES)}"
+            f"{did_you_mean(model, MODEL_NAMES)}"
+        )
     config = _read_json(folder / "config.json")
     stored = stored_format(config)
     if stored != UNQUANTIZED:

@@ -174,7 +174,7 @@ def _serve(loaded: LoadedSettings, *, take_over: bool, only_checks: bool) -> int
     from paceline.gateway.capture.results import CaptureUnusable
     from paceline.gateway.http.listening import HostUnknown
     from paceline.gateway.keys.record import KeysUnusable
-    from paceline.gateway.preparation import check_ports
+    from paceline.gateway.preparation import find_taken_ports
     from paceline.gateway.process import start_logging
     from paceline.serve.handover.taking_over import TakeOver, TakeOverFailed
     from paceline.serve.plan import make_plan
@@ -182,7 +182,12 @@ def _serve(loaded: LoadedSettings, *, take_over: bool, only_checks: bool) -> int
     from paceline.serve.preparation import check_startable
     from paceline.serve.run import serve as run_serve
     from paceline.serve.shared_files import refuse_shared_files
-    from paceline.serve.startup_checks.report import refusals, render_report, warnings
+    from paceline.serve.startup_checks.report import (
+        refusals,
+        render_report,
+        render_summary,
+        warnings,
+    )
     from paceline.serve.startup_checks.startup import check_startup
     from paceline.serve.terminal_output import TerminalOutput
 
@@ -224,9 +229,18 @@ def _serve(loaded: LoadedSettings, *, take_over: bool, only_checks: bool) -> int
             results = check(has_running_engines=taken is not None)
             click.echo(render_report(results))
             if taken is None:
-                check_ports(plan.gateway, leaving=leaving_ports(plan.gateway))
+                refused = find_taken_ports(plan.gateway, leaving=leaving_ports(plan.gateway))
             else:
-                check_ports(plan.gateway, offered=taken.sockets)
+                refused = find_taken_ports(plan.gateway, offered=taken.sockets)
+            summary = render_summary(
+                model=plan.served_name,
+                drafter=plan.reasons[0],
+                ports=plan.gateway.ports,
+                taken=refused,
+            )
+            click.echo(f"\n{summary}")
+            for not_free in refused.values():
+                raise not_free
             return 1 if refusals(results) or not results else 0
         if taken is None and not uvloop.run(_wait_for_ports(plan.gateway)):
             return 0

@@ -28,7 +28,7 @@ def check_startable(plan: ServePlan, environ: Mapping[str, str]) -> None:
     `HostUnknown`, `ModelUnfit` or ValueError, all of which are faults of the settings.
 
     `environ` is what the engines inherit. Whether the ports are free is checked later, by
-    `check_ports`, because that may change at any time.
+    `find_taken_ports`, because that may change at any time.
     """
     for engine in plan.engines:
         _check_sockets(engine.command, environ)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import yaml
 
+from paceline.near_names import did_you_mean
 from paceline.shifting_trace.reading import parse_trace
 from paceline.shifting_trace.values import ShiftingTrace
 from paceline.workloads.fields import WorkloadError
@@ -34,7 +35,7 @@ def find_trace(name_or_file: str) -> ShiftingTrace:
     except FileNotFoundError as error:
         raise WorkloadError(
             f"trace is {name_or_file!r}; it must be a file or one of the published traces "
-            f"{', '.join(published_names())}"
+            f"{', '.join(published_names())}{did_you_mean(name_or_file, published_names())}"
         ) from error
     except (OSError, UnicodeDecodeError) as error:
         raise WorkloadError(f"cannot read {name_or_file}: {error}") from error

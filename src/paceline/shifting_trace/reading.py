@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from paceline.near_names import did_you_mean
 from paceline.shifting_trace.values import (
     Category,
     Script,
@@ -83,6 +84,7 @@ def _read_text(fields: FieldReader) -> TextSource:
     if workload not in workload_names():
         raise fields.error(
             f"workload is {workload!r}; it must be one of {', '.join(workload_names())}"
+            f"{did_you_mean(workload, workload_names())}"
         )
     return TextSource(
         workload=workload or "",

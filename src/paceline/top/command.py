@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from paceline.default_addresses import DEFAULT_ADMIN_URL
 from paceline.option_types import refuse_unwritable_file
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ _RETRY_S = 1.0
 
 
 @click.command("top", epilog=_EXAMPLES)
-@click.argument("url", default="http://127.0.0.1:8001", metavar="[URL]")
+@click.argument("url", default=DEFAULT_ADMIN_URL, metavar="[URL]")
 @click.option(
     "--admin-key",
     envvar="PACELINE_ADMIN_KEY",

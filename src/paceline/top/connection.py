@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from paceline.admin_request import opener_for
+from paceline.default_addresses import ADMIN_PORT, at_port
 from paceline.printable import printable
 
 _TIMEOUT_S = 10.0
@@ -85,7 +86,7 @@ class Server:
             reason = getattr(error, "reason", error)
             raise ServerProblem(
                 f"{self.url} cannot be reached ({reason}). Give the admin port of a running "
-                "paceline serve, 8001 by default",
+                f"paceline serve, by default {at_port(self.url, ADMIN_PORT)}",
                 may_pass=True,
             ) from None
         return answer
@@ -103,7 +104,7 @@ class Server:
         if error.code == 404:
             return NoLiveView(
                 f"{self.url} has no live view ({message}). Give the admin port of paceline serve, "
-                "8001 by default; 8000 is the data port"
+                f"by default {at_port(self.url, ADMIN_PORT)}, not the data port"
             )
         return ServerProblem(message, may_pass=error.code == 503)
 

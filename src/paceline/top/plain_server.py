@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from paceline.default_addresses import ADMIN_PORT, at_port
 from paceline.governor_metrics import state_of
 from paceline.metrics_page import MetricsPage, PageUnreadable, parse_page
 from paceline.top.connection import SCHEMA_VERSION, Server, ServerProblem
@@ -80,8 +81,9 @@ class PlainServer:
             raise ServerProblem(f"{self._server.url}/metrics cannot be read: {error}") from None
         if page.kind != "vllm":
             raise ServerProblem(
-                f"{self._server.url} has neither a live view nor metrics of vLLM. Give the admin "
-                "port of paceline serve, 8001 by default, or a vLLM server"
+                f"{self._server.url} has neither a live view nor metrics of vLLM. Give a vLLM "
+                "server or the admin port of paceline serve, by default "
+                f"{at_port(self._server.url, ADMIN_PORT)}"
             )
         state = state_of(lambda name: [(one.labels, one.value) for one in page.select(name)])
         self._readings.append(_Reading(self._clock(), page, state))

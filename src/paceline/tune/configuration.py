@@ -16,6 +16,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from paceline.config import ConfigError, Settings, read_file
+from paceline.config.sources import setting_keys
+from paceline.near_names import did_you_mean
 from paceline.strict_files import dump_yaml
 from paceline.tune.values import Cell, RestartConfig, Scalar, TuneError
 
@@ -109,8 +111,10 @@ def check_document(document: Mapping[str, Any], where: str) -> Settings:
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(map(str, first["loc"])) or "it"
+        is_unknown = first["type"] == "extra_forbidden"
+        near = did_you_mean(name, map(".".join, setting_keys())) if is_unknown else ""
         raise TuneError(
-            f"{where} is not allowed: {name}: {first['msg']}. Correct --config or --space"
+            f"{where} is not allowed: {name}: {first['msg']}. Correct --config or --space{near}"
         ) from None
 
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from paceline.near_names import did_you_mean
 from paceline.strict_files import load_yaml
 from paceline.tune.values import POLICY, LiveSetting, RestartConfig, Scalar, TuneError
 
@@ -128,7 +129,10 @@ def _mapping(value: object, name: str, allowed: Sequence[str] | None) -> Mapping
         raise TuneError(f"{name} is {value!r}; it must be a mapping, such as restart: …, live: …")
     for key in value:
         if allowed is not None and key not in allowed:
-            raise TuneError(f"{name} has the unknown key {key!r}; allowed: {', '.join(allowed)}")
+            raise TuneError(
+                f"{name} has the unknown key {key!r}; allowed: {', '.join(allowed)}"
+                f"{did_you_mean(key, allowed)}"
+            )
     return value
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -11,6 +12,8 @@ from typing import Any
 
 from paceline.bench.results.environment import Environment, describe_environment
 from paceline.bench.results.slo import Slo
+from paceline.bench.run.suited_workload import SuitedWorkload, choose_workload
+from paceline.named_models import NamedModelMissing, find_named
 from paceline.plan.values import Load
 from paceline.plan.values import Slo as PlannedSlo
 from paceline.tune.configuration import (
@@ -65,7 +68,8 @@ class TuneOptions:
     usd_per_gpu_hour: float | None = None
     hardware: str | None = None
     """For the planner; None for this machine's CPU, if it has no GPU."""
-    workload: str = "mixed"
+    workload: str | None = None
+    """None: one that suits the model of the configuration, if no file has the prompts."""
     prompts_file: str | None = None
     max_tokens: int | None = None
     temperature: float | None = None
@@ -131,6 +135,11 @@ def prepare(options: TuneOptions, state_file: Path | None, argv: Sequence[str]) 
     """
     base = load_base(None if options.config is None else Path(options.config), options.model)
     space = _space(options, base)
+    workload_notes: list[str] = []
+    if options.workload is None and options.prompts_file is None:
+        suited = _suited_workload(options, base)
+        options = dataclasses.replace(options, workload=suited.name)
+        workload_notes.append(f"the prompts are the workload {suited.name}: {suited.reason}")
     load = _load(options)
     grid, documents = _grid(options, base, space)
     screening = _screen(options, grid, documents, load)
@@ -151,7 +160,7 @@ def prepare(options: TuneOptions, state_file: Path | None, argv: Sequence[str]) 
         environment=describe_environment(argv),
         num_grid_cells=sum(map(len, grid.values())),
         dropped={one.label: why for one, why in screening.dropped.items()},
-        notes=[*screening.notes, *_notes(options, space)],
+        notes=[*workload_notes, *screening.notes, *_notes(options, space)],
     )
 
 
@@ -194,14 +203,26 @@ def _grid(
     return grid, documents
 
 
+def _suited_workload(options: TuneOptions, base: Mapping[str, Any]) -> SuitedWorkload:
+    """By the name of the model, because no server runs yet."""
+    model = str((base.get("engine") or {}).get("model", "auto"))
+    named = None
+    if options.server_command is None:
+        with contextlib.suppress(NamedModelMissing):  # the screening reports it
+            named = find_named(model)
+    return choose_workload(model if named is None else named.served_name)
+
+
 def _load(options: TuneOptions) -> LoadSettings:
     if options.prompts_file is not None:
         prompts = shuffle_prompts(load_prompt_file(Path(options.prompts_file)), options.seed)
     else:
+        assert options.workload is not None, "prepare chooses it"
         prompts = load_workload(options.workload).prompts(options.seed)
     temperature = options.temperature
     if temperature is None:
-        temperature = 0.0 if options.prompts_file else load_workload(options.workload).temperature
+        given = None if options.prompts_file else options.workload
+        temperature = 0.0 if given is None else load_workload(given).temperature
     return LoadSettings(
         prompts=prompts,
         sampling=SamplingSettings(

@@ -13,7 +13,14 @@ from typing import Any
 import click
 
 from paceline.finite_float import FiniteFloat
-from paceline.option_types import INPUT_FILE, JSON_FILE, OUTPUT_FILE, refuse_unwritable_file
+from paceline.near_names import did_you_mean
+from paceline.option_types import (
+    INPUT_FILE,
+    JSON_FILE,
+    OUTPUT_FILE,
+    NamedChoice,
+    refuse_unwritable_file,
+)
 from paceline.printable import printable
 from paceline.server_options import (
     MODEL,
@@ -67,7 +74,7 @@ Examples:
 @MODEL
 @click.option(
     "--tier",
-    type=click.Choice(_TIERS),
+    type=NamedChoice(_TIERS),
     default="local",
     show_default=True,
     help="The load, and the limits under it.",
@@ -273,7 +280,8 @@ def _refuse_unknown(option: str, given: Sequence[str], known: Sequence[str]) -> 
     for name in given:
         if name not in known:
             raise click.UsageError(
-                f"{option} is {name}, which is no check that runs; those are {', '.join(known)}."
+                f"{option} is {name}, which is no check that runs; those are {', '.join(known)}"
+                f"{did_you_mean(name, known)}"
             )
 
 

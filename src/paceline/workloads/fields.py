@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from paceline.near_names import did_you_mean
+
 
 class WorkloadError(Exception):
     """A workload cannot be used. The message says what was found and what is allowed."""
@@ -34,7 +36,10 @@ class FieldReader:
         """Refuse fields that nothing reads, such as misspelt ones."""
         unknown = [str(name) for name in self._item if name not in allowed]
         if unknown:
-            raise self.error(f"{unknown[0]} is unknown; allowed fields are {', '.join(allowed)}")
+            raise self.error(
+                f"{unknown[0]} is unknown; allowed fields are {', '.join(allowed)}"
+                f"{did_you_mean(unknown[0], allowed)}"
+            )
 
     def one_of(self, names: Sequence[str]) -> str | None:
         """The only field among `names` that is present; None if there is none."""

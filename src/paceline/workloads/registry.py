@@ -7,6 +7,7 @@ import importlib
 import pkgutil
 from types import ModuleType
 
+from paceline.near_names import did_you_mean
 from paceline.workloads.fields import WorkloadError
 from paceline.workloads.workload import Workload
 
@@ -22,7 +23,10 @@ def load_workload(name: str) -> Workload:
     """The built-in workload of this name; WorkloadError for an unknown one."""
     workloads = load_workloads()
     if name not in workloads:
-        raise WorkloadError(f"workload is {name!r}; it must be one of {', '.join(workloads)}")
+        raise WorkloadError(
+            f"workload is {name!r}; it must be one of {', '.join(workloads)}"
+            f"{did_you_mean(name, workloads)}"
+        )
     return workloads[name]
 
 

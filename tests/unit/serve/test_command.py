@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -184,6 +185,10 @@ def test_check_reports_and_starts_nothing() -> None:
     assert (fine.returncode, fine.stderr) == (0, "")
     assert "passed      vocabulary   target and draft have the same 4,096 tokens" in fine.stdout
     assert "refused" not in fine.stdout
+    assert re.search(
+        r"\nmodel +paceline-demo\ndrafter +draft model \S+: the drafter of", fine.stdout
+    )
+    assert re.search(r"\nadmin port +127.0.0.1", fine.stdout)
     wrong = start("--check", *RAY)
     assert wrong.returncode == 1
     assert "\nrefused     ray " in wrong.stdout

@@ -38,11 +38,11 @@ def test_each_step_is_a_line_that_stays(
     if is_terminal:
         monkeypatch.setenv("FORCE_COLOR", "1")
     with TerminalOutput("tiny", KeySettings()) as output:
-        for step in ("loading the model", "loading the model", "costs: measured 9 kinds"):
+        for step in ("loading the model", "loading the model", "step times: measured 9 kinds"):
             output.progress("engine-0", step)
         output.progress("paceline", "stopping")
     printed = capsys.readouterr().err
     assert printed.count("paceline: engine-0: loading the model\n") == 1
-    assert printed.count("paceline: engine-0: costs: measured 9 kinds\n") == 1
+    assert printed.count("paceline: engine-0: step times: measured 9 kinds\n") == 1
     assert printed.count("paceline: stopping\n") == 1
     assert ("Starting tiny" in printed) is is_terminal

@@ -68,7 +68,7 @@ def test_a_server_that_is_not_there_is_one_sentence() -> None:
     result = run("http://127.0.0.1:9")
     assert result.exit_code == 1
     assert "http://127.0.0.1:9 cannot be reached" in result.output
-    assert "8001 by default" in result.output
+    assert "by default http://" in result.output
 
 
 def test_a_server_on_this_machine_is_asked_without_the_proxy(

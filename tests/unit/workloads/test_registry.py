@@ -38,8 +38,8 @@ def test_names_are_sorted_and_include_those_that_commands_and_plans_use() -> Non
 
 
 def test_an_unknown_name_lists_the_allowed_ones() -> None:
-    with pytest.raises(WorkloadError, match="'chat'; it must be one of code, complete"):
-        load_workload("chat")
+    with pytest.raises(WorkloadError, match="'poems'; it must be one of chat, code, complete"):
+        load_workload("poems")
 
 
 def test_a_new_file_is_a_new_workload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -233,7 +233,10 @@ class Server:
             card: dict[str, Any] = (named or [{"id": self._model}])[0]
         except (ServerError, KeyError, TypeError) as error:
             if self._model is None:
-                raise AuditError(f"/v1/models names no model ({error}); give --model") from error
+                raise AuditError(
+                    f"the models of {self.url} are not known ({error}); give the address of a "
+                    "running server, or --model where it lists none"
+                ) from error
             card = {"id": self._model}
         return card
 

@@ -13,7 +13,13 @@ import click
 
 from paceline.bench import options
 from paceline.finite_float import FiniteFloat
-from paceline.option_types import ABOVE_0, JSON_FILE, OUTPUT_FILE, refuse_unwritable_file
+from paceline.option_types import (
+    ABOVE_0,
+    JSON_FILE,
+    OUTPUT_FILE,
+    NamedChoice,
+    refuse_unwritable_file,
+)
 from paceline.printable import printable
 from paceline.server_options import MODEL, admin_key_option, api_key_option, read_address
 from paceline.strict_files import load_json
@@ -81,7 +87,7 @@ Examples:
 )
 @click.option(
     "--figure",
-    type=click.Choice(["output_tokens_per_s", "ttft_ms", "tpot_ms"]),
+    type=NamedChoice(["output_tokens_per_s", "ttft_ms", "tpot_ms"]),
     help="What decides.  [default: output_tokens_per_s, or tpot_ms with --rate]",
 )
 @click.option(

@@ -29,7 +29,8 @@ class CompareConfig:
     """With `settings`; None: `ADMIN_PORT` of the host of A."""
     model: str | None = None
     """None: the first that each server lists."""
-    workload: str = "mixed"
+    workload: str | None = None
+    """None: one that suits the model of A, if no file has the prompts."""
     prompts_file: str | None = None
     temperature: float | None = None
     top_p: float | None = None
@@ -60,6 +61,11 @@ class CompareConfig:
             raise ValueError("give either two servers or two settings of one")
 
     @property
+    def needs_workload(self) -> bool:
+        """Whether the prompts are still to be chosen."""
+        return self.workload is None and self.prompts_file is None
+
+    @property
     def primary(self) -> Figure:
         """The figure that decides. In an open loop the arrivals fix the output tokens/s."""
         if self.figure is not None:
@@ -81,7 +87,9 @@ class CompareConfig:
         """The temperature of the requests; a user's own prompts are greedy by default."""
         if self.temperature is not None:
             return self.temperature
-        return 0.0 if self.prompts_file else load_workload(self.workload).temperature
+        if self.prompts_file or self.workload is None:
+            return 0.0
+        return load_workload(self.workload).temperature
 
 
 def is_url(subject: str) -> bool:

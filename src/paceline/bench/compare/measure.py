@@ -10,7 +10,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import aiohttp
@@ -33,6 +33,7 @@ from paceline.bench.load.client import StreamingClient
 from paceline.bench.results.environment import Environment, describe_environment
 from paceline.bench.run.config import BenchError, parse_server_url
 from paceline.bench.run.server import fetch_model, fetch_version
+from paceline.bench.run.suited_workload import find_suited_workload
 from paceline.workloads import (
     Prompt,
     SamplingSettings,
@@ -104,7 +105,7 @@ async def _compare(
     on_round: Callable[[Campaign], None],
 ) -> None:
     config = comparison.config
-    prompts = _load_prompts(config)
+    prompts = None if config.needs_workload else _load_prompts(config)
     async with contextlib.AsyncExitStack() as stack:
         servers = await stack.enter_async_context(_servers(config))
         session = await stack.enter_async_context(
@@ -124,6 +125,14 @@ async def _compare(
                 )
             )
             targets = _switched_targets(comparison, targets, switch)
+        if config.needs_workload:
+            server, model = parse_server_url(servers[Arm.A].url), targets[Arm.A].model
+            suited = await find_suited_workload(session, server, api_key, model)
+            comparison.config = config = replace(config, workload=suited.name)
+            comparison.notes.append(
+                f"the prompts are the workload {suited.name}: of A, {suited.reason}"
+            )
+        prompts = prompts or _load_prompts(config)
         runner = HttpBlockRunner(targets, _block_load(config, prompts), f"compare-{uuid.uuid4()}")
         await runner.prepare(config.block_s)
         if switch is not None:
@@ -242,6 +251,7 @@ def _switched_targets(
 def _load_prompts(config: CompareConfig) -> list[Prompt]:
     if config.prompts_file is not None:
         return shuffle_prompts(load_prompt_file(Path(config.prompts_file)), config.seed)
+    assert config.workload is not None
     return load_workload(config.workload).prompts(config.seed)
 
 

@@ -9,7 +9,8 @@ import click
 
 from paceline.bench import options
 from paceline.bench.export.scripts import TOOLS
-from paceline.option_types import AT_LEAST_1, refuse_unwritable_file
+from paceline.default_addresses import DEFAULT_URL
+from paceline.option_types import AT_LEAST_1, NamedChoice, refuse_unwritable_file
 from paceline.server_options import MODEL, api_key_option
 from paceline.workloads import (
     SamplingSettings,
@@ -19,7 +20,6 @@ from paceline.workloads import (
     shuffle_prompts,
 )
 
-DEFAULT_URL = "http://127.0.0.1:8000"
 _EXAMPLES = """\b
 Examples:
   paceline bench export --tool locust --concurrency 8 --out load.py
@@ -39,7 +39,7 @@ Examples:
     epilog=_EXAMPLES,
 )
 @click.argument("url", default=DEFAULT_URL)
-@click.option("--tool", type=click.Choice(list(TOOLS)), required=True, help="Whose script.")
+@click.option("--tool", type=NamedChoice(list(TOOLS)), required=True, help="Whose script.")
 @click.option(
     "--out",
     "out_file",
@@ -64,7 +64,7 @@ def export_command(
     url: str,
     tool: str,
     out_file: Path,
-    workload: str,
+    workload: str | None,
     prompts_file: str | None,
     temperature: float | None,
     max_tokens: int | None,
@@ -89,14 +89,16 @@ def export_command(
     except BenchError as error:
         raise click.UsageError(str(error)) from error
     try:
+        if model is None or (workload is None and prompts_file is None):
+            model, workload = asyncio.run(_ask_server(url, api_key, model, workload))
         if prompts_file is not None:
             prompts = shuffle_prompts(load_prompt_file(Path(prompts_file)), seed)
         else:
+            assert workload is not None
             prompts = load_workload(workload).prompts(seed)
         if temperature is None:
-            temperature = 0.0 if prompts_file else load_workload(workload).temperature
-        if model is None:
-            model = asyncio.run(_fetch_model(url, api_key))
+            given = workload is not None and not prompts_file
+            temperature = load_workload(workload or "").temperature if given else 0.0
     except (BenchError, WorkloadError) as error:
         raise click.ClickException(str(error)) from error
     traffic = make_traffic(
@@ -113,11 +115,19 @@ def export_command(
     click.echo(f"written: {out_file}; run it with: {run_it.format(out_file)}")
 
 
-async def _fetch_model(url: str, api_key: str | None) -> str:
+async def _ask_server(
+    url: str, api_key: str | None, model: str | None, workload: str | None
+) -> tuple[str, str]:
+    """The model and the workload, each as given or as suits the server."""
     import aiohttp
 
     from paceline.bench.run.config import parse_server_url
     from paceline.bench.run.server import fetch_model
+    from paceline.bench.run.suited_workload import find_suited_workload
 
+    server = parse_server_url(url)
     async with aiohttp.ClientSession() as session:
-        return await fetch_model(session, parse_server_url(url), api_key)
+        model = model or await fetch_model(session, server, api_key)
+        if workload is None:
+            workload = (await find_suited_workload(session, server, api_key, model)).name
+    return model, workload

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from paceline.bench import options
+from paceline.default_addresses import DEFAULT_URL
 from paceline.finite_float import FiniteFloat
 from paceline.option_types import AT_LEAST_1, JSON_FILE, refuse_unwritable_file
 from paceline.printable import printable
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from paceline.bench.quick.config import QuickConfig
     from paceline.bench.quick.measure import QuickResult
 
-DEFAULT_URL = "http://127.0.0.1:8000"
 _EXIT_NOT_RESTORED = 3
 _EXIT_INTERRUPTED = 130
 _EXAMPLES = """\b

@@ -14,7 +14,8 @@ class QuickConfig:
     url: str
     admin_url: str | None = None
     model: str | None = None
-    workload: str = "mixed"
+    workload: str | None = None
+    """None: one that suits the served model, if no file has the prompts."""
     prompts_file: str | None = None
     max_tokens: int = 64
     """Chosen empirically: answers of a second or two, so that a window holds several."""
@@ -24,6 +25,13 @@ class QuickConfig:
     seed: int = 0
 
     @property
+    def needs_workload(self) -> bool:
+        """Whether the prompts are still to be chosen."""
+        return self.workload is None and self.prompts_file is None
+
+    @property
     def temperature(self) -> float:
         """The workload's own; a user's own prompts are greedy."""
-        return 0.0 if self.prompts_file is not None else load_workload(self.workload).temperature
+        if self.prompts_file is not None or self.workload is None:
+            return 0.0
+        return load_workload(self.workload).temperature

@@ -26,6 +26,7 @@ from paceline.bench.quick.window import longest_window_s, run_window
 from paceline.bench.results.environment import Environment
 from paceline.bench.run.config import parse_server_url
 from paceline.bench.run.server import fetch_model, fetch_version
+from paceline.bench.run.suited_workload import find_suited_workload
 from paceline.workloads import (
     Prompt,
     RequestSpec,
@@ -76,7 +77,7 @@ async def measure_quickly(
     start_s = clock()
     config = result.config
     server = parse_server_url(config.url)
-    prompts = _load_prompts(config)
+    prompts = None if config.needs_workload else _load_prompts(config)
     try:
         async with aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0),
@@ -85,7 +86,13 @@ async def measure_quickly(
         ) as session:
             model = config.model or await fetch_model(session, server, api_key)
             version = await fetch_version(session, server)
-            result.config = config = replace(config, model=model)
+            config = replace(config, model=model)
+            if prompts is None:
+                suited = await find_suited_workload(session, server, api_key, model)
+                config = replace(config, workload=suited.name)
+                result.notes.append(f"the prompts are the workload {suited.name}: {suited.reason}")
+                prompts = _load_prompts(config)
+            result.config = config
             result.environment = replace(result.environment, vllm_server=version)
             sampling = SamplingSettings(
                 model, config.temperature, None, config.max_tokens, config.seed, {}
@@ -180,4 +187,5 @@ def _note_form(result: QuickResult, as_chat: bool, with_salt: bool, prompts: lis
 def _load_prompts(config: QuickConfig) -> list[Prompt]:
     if config.prompts_file is not None:
         return shuffle_prompts(load_prompt_file(Path(config.prompts_file)), config.seed)
+    assert config.workload is not None
     return load_workload(config.workload).prompts(config.seed)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from paceline.bench.run.options import DEFAULT_NUM_REQUESTS, run_options
+from paceline.default_addresses import DEFAULT_URL
 from paceline.option_types import refuse_unwritable_file
 from paceline.printable import printable
 from paceline.workloads import WorkloadError, load_workloads
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from paceline.bench.run.config import RunConfig
     from paceline.bench.run.outcome import RunResult
 
-DEFAULT_URL = "http://127.0.0.1:8000"
 PIPE_COLUMNS = 120
 """Chosen empirically: the widest row of the report fits in one line."""
 INTERRUPTED = 130

@@ -28,7 +28,10 @@ class RunConfig:
     admin_url: str | None = None
     model: str | None = None
     """None: the first model that the server lists."""
-    workload: str = "mixed"
+    workload: str | None = None
+    """None: one that suits the served model, if no file has the prompts."""
+    workload_reason: str | None = None
+    """Why that workload was chosen; None if it was given."""
     prompts_file: str | None = None
     """Replaces the workload's prompts."""
     system_prompt_file: str | None = None
@@ -91,7 +94,7 @@ class RunConfig:
             return self.temperature
         if self.prompts_file or self.trace_file:
             return 0.0
-        return load_workload(self.workload).temperature
+        return 0.0 if self.workload is None else load_workload(self.workload).temperature
 
     @property
     def load(self) -> Load:
@@ -108,7 +111,12 @@ class RunConfig:
     def workload_label(self) -> str:
         """Where the requests of a run without phases come from, for people."""
         file = self.trace_file or self.prompts_file
-        return Path(file).name if file else self.workload
+        return Path(file).name if file else self.workload or "suited to the model"
+
+    @property
+    def needs_workload(self) -> bool:
+        """Whether the prompts are still to be chosen."""
+        return self.workload is None and not (self.prompts_file or self.trace_file or self.phases)
 
 
 def parse_server_url(url: str) -> URL:

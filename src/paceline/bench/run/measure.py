@@ -21,6 +21,7 @@ from paceline.bench.run.outcome import RunResult, assemble_result
 from paceline.bench.run.plan import PhasePlan, load_entries, plan_run
 from paceline.bench.run.repeat import PhaseSource, Progress, RepeatOutcome, run_repeat
 from paceline.bench.run.server import fetch_model, fetch_version
+from paceline.bench.run.suited_workload import find_suited_workload
 from paceline.workloads import (
     FillerText,
     Prompt,
@@ -62,6 +63,11 @@ async def measure(
         client = StreamingClient(session, server, api_key, config.timeout_s)
         model = config.model or await fetch_model(session, server, api_key)
         config = dataclasses.replace(config, model=model)
+        if config.needs_workload:
+            suited = await find_suited_workload(session, server, api_key, model)
+            config = dataclasses.replace(
+                config, workload=suited.name, workload_reason=suited.reason
+            )
         if not config.phases:
             config = dataclasses.replace(config, temperature=config.effective_temperature)
         environment = dataclasses.replace(

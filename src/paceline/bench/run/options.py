@@ -11,7 +11,14 @@ from typing import Any, TypeVar
 import click
 
 from paceline.finite_float import FiniteFloat
-from paceline.option_types import ABOVE_0, AT_LEAST_0, AT_LEAST_1, INPUT_FILE, OUTPUT_FILE
+from paceline.option_types import (
+    ABOVE_0,
+    AT_LEAST_0,
+    AT_LEAST_1,
+    INPUT_FILE,
+    OUTPUT_FILE,
+    NamedChoice,
+)
 from paceline.server_options import MODEL, api_key_option
 from paceline.workloads import workload_names
 
@@ -22,10 +29,9 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 _WORKLOAD = (
     click.option(
         "--workload",
-        type=click.Choice(workload_names()),
-        default="mixed",
-        show_default=True,
-        help="Built-in prompts, listed above.",
+        type=NamedChoice(workload_names()),
+        help="Built-in prompts, listed above.  [default: suited to the model: chat, or mixed for "
+        "the bundled code model, or code for one without chats]",
     ),
     click.option(
         "--prompts",

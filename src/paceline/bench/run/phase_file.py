@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paceline.bench.load.loads import ClosedLoop, OpenLoop
+from paceline.near_names import did_you_mean
 from paceline.strict_files import StrictFileError, load_yaml
 from paceline.workloads import FieldReader, WorkloadError, load_workload, workload_names
 
@@ -96,6 +97,7 @@ def _read_phase(fields: FieldReader, folder: Path) -> PhaseConfig:
     if workload is not None and workload not in workload_names():
         raise fields.error(
             f"workload is {workload!r}; it must be one of {', '.join(workload_names())}"
+            f"{did_you_mean(workload, workload_names())}"
         )
     prompts = fields.word("prompts")
     return PhaseConfig(

@@ -80,6 +80,7 @@ def plan_run(
     elif config.prompts_file is not None:
         prompts = shuffle_prompts(load_prompt_file(Path(config.prompts_file)), config.seed)
     else:
+        assert config.workload is not None, "measure chooses it"
         prompts = load_workload(config.workload).prompts(config.seed)
     return (
         PhasePlan(

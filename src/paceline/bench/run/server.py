@@ -6,6 +6,7 @@ import aiohttp
 from yarl import URL
 
 from paceline.bench.run.config import BenchError
+from paceline.default_addresses import DATA_PORT, at_port
 
 _TIMEOUT = aiohttp.ClientTimeout(total=30)
 
@@ -20,18 +21,46 @@ async def fetch_model(session: aiohttp.ClientSession, server: URL, api_key: str 
         ) as response:
             if response.status != 200:
                 raise BenchError(
-                    f"{page} answered with status {response.status}; is the server ready, and "
-                    "does it need --api-key?"
+                    f"{page} answered with status {response.status}"
+                    f"{_advice_on(response.status, server)}"
                 )
             document = await response.json(content_type=None)
-    except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+    except aiohttp.ClientConnectorError as error:
         raise BenchError(
-            f"cannot read {page}: {error or type(error).__name__}; is the server running?"
+            f"{page} cannot be reached: {error}. Give the address of a running server, or start "
+            "one with paceline serve"
         ) from error
+    except TimeoutError as error:
+        raise BenchError(
+            f"{page} did not answer within {_TIMEOUT.total:g} s: the server is there, but hangs or "
+            "still starts"
+        ) from error
+    except ValueError as error:
+        raise BenchError(
+            f"{page} does not answer with JSON: it is no server of the OpenAI API"
+        ) from error
+    except aiohttp.ClientError as error:
+        raise BenchError(f"cannot read {page}: {error or type(error).__name__}") from error
     try:
         return str(document["data"][0]["id"])
     except (KeyError, IndexError, TypeError) as error:
         raise BenchError(f"{page} lists no model; name one with --model") from error
+
+
+def _advice_on(status: int, server: URL) -> str:
+    """How to get the models after this status; empty if it does not say.
+
+    >>> _advice_on(503, URL("http://10.0.0.5:8000"))
+    ': the server is there, but not ready'
+    """
+    if status in (401, 403):
+        return ": the server wants a key, or another one (--api-key)"
+    if status == 404:
+        return (
+            ": give the port that takes requests, which of paceline serve is by default "
+            f"{at_port(str(server), DATA_PORT)}"
+        )
+    return ": the server is there, but not ready" if status == 503 else ""
 
 
 async def fetch_version(session: aiohttp.ClientSession, server: URL) -> str | None:

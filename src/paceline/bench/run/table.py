@@ -160,8 +160,9 @@ def _load_text(result: RunResult) -> str:
     config = result.config
     if config.phases:
         return f"{len(config.phases)} phases, listed below, seed {config.seed}"
+    why = f" ({config.workload_reason}; --workload gives another)" if config.workload_reason else ""
     return (
-        f"{config.workload_label} at temperature {config.effective_temperature:g}, "
+        f"{config.workload_label}{why} at temperature {config.effective_temperature:g}, "
         f"{describe_load(config.load)}, seed {config.seed}"
     )
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from paceline.bench.options import TIMEOUT
-from paceline.option_types import ABOVE_0, JSON_FILE, refuse_unwritable_file
+from paceline.default_addresses import DEFAULT_URL
+from paceline.option_types import ABOVE_0, JSON_FILE, NamedChoice, refuse_unwritable_file
 from paceline.printable import printable
 from paceline.server_options import MODEL, api_key_option
 from paceline.workloads import WorkloadError
@@ -17,7 +18,6 @@ from paceline.workloads import WorkloadError
 if TYPE_CHECKING:
     from paceline.bench.trace.measure import TraceMeasurement
 
-DEFAULT_URL = "http://127.0.0.1:8000"
 _PIPE_COLUMNS = 120
 _EXIT_INTERRUPTED = 130
 _EXAMPLES = """\b
@@ -59,7 +59,7 @@ def _published() -> str:
 @click.option("--url", help=f"The server.  [default: {DEFAULT_URL}]")
 @click.option(
     "--acceptance",
-    type=click.Choice(["text", "scripted", "synthetic"]),
+    type=NamedChoice(["text", "scripted", "synthetic"]),
     default="text",
     show_default=True,
     help="text sends prompts of the built-in workloads. scripted sends random prompts, with the "

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from paceline.doctor.readings.engines import EngineReading
 from paceline.doctor.readings.observation import Observation
-from paceline.doctor.values import CannotJudge, Finding
+from paceline.doctor.values import CannotJudge, Finding, Lacking
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,17 +29,19 @@ def for_each_engine(
 ) -> list[Finding]:
     """The findings of all engines. Raises CannotJudge if no engine could be judged."""
     findings: list[Finding] = []
-    reasons = []
+    reasons: list[str] = []
+    lacking: list[Lacking | None] = []
     for name, readings in observation.engines.items():
         try:
             finding = judge(name, readings)
         except CannotJudge as reason:
             reasons.append(f"{name}: {reason}")
+            lacking.append(reason.lacking)
         else:
             if finding is not None:
                 findings.append(finding)
     if not observation.engines:
         raise CannotJudge("the server shows no engine")
     if len(reasons) == len(observation.engines):
-        raise CannotJudge("; ".join(reasons[:3]))
+        raise CannotJudge("; ".join(reasons[:3]), lacking[0])
     return findings

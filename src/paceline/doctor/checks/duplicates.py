@@ -13,6 +13,7 @@ from paceline.doctor.values import (
     CostUnit,
     Evidence,
     Finding,
+    Lacking,
     Severity,
 )
 
@@ -20,7 +21,7 @@ from paceline.doctor.values import (
 def _judge(observation: Observation) -> Sequence[Finding]:
     probe = observation.probe
     if probe is None:
-        raise CannotJudge("no stream was read: give --probe")
+        raise CannotJudge("no stream was read", Lacking.PROBE)
     if not probe.num_streams_counted:
         raise CannotJudge("the server's streams have no token ids or no usage to compare")
     if not probe.excess_tokens:

@@ -13,7 +13,7 @@ from paceline.doctor.checks.latency import first_requests, prefill_stalls
 from paceline.doctor.checks.log import messages
 from paceline.doctor.checks.speculation import data_parallel, length, loss
 from paceline.doctor.checks.versions import defects, releases
-from paceline.doctor.readings.observation import Observation
+from paceline.doctor.readings.observation import Observation, ended_requests
 from paceline.doctor.values import CannotJudge, Diagnosis, Finding, NotJudged, order_by_cost
 
 CHECKS: tuple[Check, ...] = tuple(
@@ -53,12 +53,14 @@ def judge(observation: Observation) -> Diagnosis:
         try:
             found = check.judge(observation)
         except CannotJudge as reason:
-            not_judged.append(NotJudged(check.id, str(reason)))
+            not_judged.append(NotJudged(check.id, str(reason), reason.lacking))
             continue
         findings += found
         if not found:
             passed.append(check.id)
-    return Diagnosis(order_by_cost(findings), tuple(passed), tuple(not_judged))
+    return Diagnosis(
+        order_by_cost(findings), tuple(passed), tuple(not_judged), ended_requests(observation)
+    )
 
 
 def judge_log_only(lines: Sequence[str], reason: str) -> Diagnosis:

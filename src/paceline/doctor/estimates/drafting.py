@@ -13,7 +13,7 @@ from paceline.doctor.estimates.correlated_fit import MAX_VALUES, design_of
 from paceline.doctor.estimates.step_points import StepPoint, step_points
 from paceline.doctor.readings.engines import EngineReading
 from paceline.doctor.readings.observation import growth
-from paceline.doctor.values import CannotJudge
+from paceline.doctor.values import CannotJudge, Lacking
 
 _MIN_DRAFTS = 100
 """Fewer leave an error of more than 0.1 in the accepted tokens per draft. Chosen empirically."""
@@ -70,8 +70,7 @@ def drafting_of(readings: Sequence[EngineReading]) -> Drafting:
         raise CannotJudge("a counter of drafts fell: the engine restarted while it was observed")
     if drafts < _MIN_DRAFTS or drafted <= 0:
         raise CannotJudge(
-            f"{drafts:.0f} drafts were verified while it was observed; {_MIN_DRAFTS} are needed: "
-            "give --seconds more, or --probe"
+            f"{drafts:.0f} drafts were verified; {_MIN_DRAFTS} are needed", Lacking.REQUESTS
         )
     points = tuple(step_points(readings))
     tokens = growth(readings, lambda one: one.generation_tokens_total)

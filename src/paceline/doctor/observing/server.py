@@ -10,6 +10,7 @@ from typing import Any
 import aiohttp
 from yarl import URL
 
+from paceline.default_addresses import ADMIN_PORT, at_port
 from paceline.doctor.errors import DoctorError
 from paceline.doctor.readings.engines import governors_on
 from paceline.doctor.readings.observation import Reading
@@ -22,6 +23,10 @@ _TIMEOUT = aiohttp.ClientTimeout(total=10)
 
 class ReadingFailed(Exception):
     """One reading could not be made. The message says why."""
+
+
+class ServerUnreachable(ReadingFailed):
+    """Nothing answered."""
 
 
 class ObservedServer:
@@ -39,6 +44,11 @@ class ObservedServer:
         page_url = self.url / "metrics"
         try:
             page = await self._page()
+        except ServerUnreachable as failure:
+            raise DoctorError(
+                f"{failure}. Give a vLLM server or the admin port of a running paceline serve, by "
+                f"default {at_port(str(self.url), ADMIN_PORT)}; --log FILE needs no server"
+            ) from failure
         except ReadingFailed as failure:
             raise DoctorError(f"{failure}{await self._hint()}") from failure
         kind = page.kind
@@ -74,7 +84,10 @@ class ObservedServer:
         except (ReadingFailed, KeyError, IndexError, TypeError):
             return ""
         if owner == "paceline":
-            return ". This is the data port of a Paceline gateway: give its admin port (8001)"
+            return (
+                ". This is the data port of a Paceline gateway: give its admin port, by default "
+                f"{at_port(str(self.url), ADMIN_PORT)}"
+            )
         return f". Its models are owned by {str(owner)[:40]!r}: it may not be a vLLM server"
 
     async def _page(self) -> MetricsPage:
@@ -116,7 +129,7 @@ class ObservedServer:
         except TimeoutError as error:
             raise ReadingFailed(f"{address} did not answer within {_TIMEOUT.total:g} s") from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise ReadingFailed(
+            raise ServerUnreachable(
                 f"{address} cannot be reached ({error or type(error).__name__})"
             ) from error
 

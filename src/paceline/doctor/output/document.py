@@ -28,6 +28,7 @@ def render_document(visit: Visit, diagnosis: Diagnosis, version: str) -> dict[st
         "exit_code": visit_exit_code(visit, diagnosis),
         "price": None if config.price is None else asdict(config.price),
         "findings": [_finding(visit, finding) for finding in diagnosis.findings],
+        "num_requests": diagnosis.num_requests,
         "passed": list(diagnosis.passed),
         "not_judged": [asdict(one) for one in diagnosis.not_judged],
         "probe": None if visit.probe is None else asdict(visit.probe),

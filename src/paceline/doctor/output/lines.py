@@ -9,7 +9,9 @@ import json
 import textwrap
 from collections.abc import Iterator
 
-from paceline.doctor.diagnosing import Visit, money_of
+from paceline.default_addresses import DATA_PORT, at_port
+from paceline.doctor.checks import CHECKS
+from paceline.doctor.diagnosing import DoctorConfig, Visit, money_of
 from paceline.doctor.estimates.money import MoneyLost
 from paceline.doctor.fixing.choice import FixResult
 from paceline.doctor.readings.probe_result import MeasuredGain, ProbeResult
@@ -25,7 +27,8 @@ def render_lines(visit: Visit, diagnosis: Diagnosis) -> Iterator[str]:
     if visit.unreachable is None:
         yield from _wrap(
             f"{_NAMES[visit.kind]}{version} at {visit.config.url}, read "
-            f"{len(visit.watch.readings)} times in {visit.duration_s:.0f} s",
+            f"{len(visit.watch.readings)} times in {visit.duration_s:.0f} s"
+            f"{_requests(diagnosis.num_requests)}",
             "  ",
         )
     else:
@@ -37,11 +40,14 @@ def render_lines(visit: Visit, diagnosis: Diagnosis) -> Iterator[str]:
     num = len(diagnosis.findings)
     found = "Nothing found" if not num else "1 finding" if num == 1 else f"{num} findings"
     passed = ", ".join(diagnosis.passed) or "none"
-    yield from _wrap(f"{found}; {len(diagnosis.passed)} checks passed: {passed}", "  ")
-    if diagnosis.not_judged:
-        yield f"{len(diagnosis.not_judged)} checks without a verdict:"
-        for one in diagnosis.not_judged:
-            yield from _wrap(f"- {one.check}: {one.reason}", "  ")
+    if num:
+        yield from _wrap(f"{found}; {len(diagnosis.passed)} checks passed: {passed}", "  ")
+    else:
+        yield f"{found}. {len(diagnosis.passed)} checks passed, which look for:"
+        abouts = {check.id: check.about for check in CHECKS}
+        for name in diagnosis.passed:
+            yield from _wrap(f"- {name}: {abouts[name]}", "  ")
+    yield from _not_judged(visit, diagnosis)
     if visit.probe is not None:
         yield from _wrap(_gain(visit.probe), "  ")
     if visit.fix is not None:
@@ -50,6 +56,41 @@ def render_lines(visit: Visit, diagnosis: Diagnosis) -> Iterator[str]:
         yield "NOT RESTORED: governors keep a setting of this run. Send the commands on stderr."
     for note in visit.notes:
         yield from _wrap(f"Note: {note}", "  ")
+
+
+def _requests(number: float | None) -> str:
+    return (
+        "" if number is None else f"; {number:.0f} {'request' if number == 1 else 'requests'} ended"
+    )
+
+
+def _not_judged(visit: Visit, diagnosis: Diagnosis) -> Iterator[str]:
+    """First what requests would show, with how to get them."""
+    lacking = [one for one in diagnosis.not_judged if one.lacking is not None]
+    others = [one for one in diagnosis.not_judged if one.lacking is None]
+    for group, title in (
+        (lacking, "without a verdict for lack of requests"), (others, "without a verdict")
+    ):  # fmt: skip
+        if group:
+            yield f"{len(group)} {'check' if len(group) == 1 else 'checks'} {title}:"
+        for one in group:
+            yield from _wrap(f"- {one.check}: {one.reason}", "  ")
+        if group is lacking and lacking:
+            yield from _wrap(f"  {advise_requests(visit.config, visit.kind)}", "  ")
+
+
+def advise_requests(config: DoctorConfig, kind: str | None) -> str:
+    """How to get the verdicts for which there were too few requests."""
+    if config.probe is not None:
+        more_s = 4 * config.seconds
+        return f"To judge them, probe for longer (--seconds {more_s:g})."
+    options = "--probe"
+    if kind == "paceline":
+        options += f" --data-url {at_port(str(config.url), DATA_PORT)}"
+    return (
+        "To judge them, run the doctor while clients send requests, or let it send some: "
+        f"paceline doctor {str(config.url).rstrip('/')} {options}"
+    )
 
 
 def _gain(probe: ProbeResult) -> str:

@@ -81,8 +81,14 @@ async def _rate(load: ProbeLoad, specs: Sequence[RequestSpec], concurrency: int)
     records = await run_closed_loop(
         load.sender, iter(specs), concurrency, None, time.perf_counter, load.count
     )
-    tokens = sum(record.output_tokens or 0 for record in records if record.is_ok)
-    if not tokens or not all(record.is_ok for record in records):
-        raise NotMeasured("requests failed, or had no usage, while the settings were compared")
+    failed = [record.error for record in records if not record.is_ok]
+    if failed:
+        raise NotMeasured(
+            f"{len(failed)} of {len(records)} requests failed while the settings were compared: "
+            f"{failed[0]}"
+        )
+    tokens = sum(record.output_tokens or 0 for record in records)
+    if not tokens:
+        raise NotMeasured("the answers had no tokens, or the server does not count them")
     elapsed_s = max(r.finished_s for r in records) - min(r.scheduled_s for r in records)
     return tokens / elapsed_s

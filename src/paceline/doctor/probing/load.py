@@ -13,6 +13,7 @@ from paceline.bench.load.records import RequestOutcome, RequestRecord
 from paceline.bench.quick.requests import SessionSender, as_text, build_forever, find_form
 from paceline.bench.run.server import fetch_model
 from paceline.doctor.probing.settings import ProbeSettings
+from paceline.doctor.values import OnStage
 from paceline.workloads import (
     Prompt,
     RequestSpec,
@@ -99,15 +100,19 @@ def _prompts(settings: ProbeSettings) -> list[Prompt]:
     return load_workload(settings.workload).prompts(0)
 
 
-async def send_load(load: ProbeLoad, settings: ProbeSettings) -> None:
+async def send_load(
+    load: ProbeLoad, settings: ProbeSettings, on_stage: OnStage = lambda stage: None
+) -> None:
     """Closed loops of rising concurrency, each for its part of the time.
 
     What is in flight at the end of a part is cut off: slow answers do not prolong the probe.
     """
     levels = levels_up_to(settings.concurrency)
     for level in levels:
+        seconds = settings.seconds / len(levels)
+        on_stage(f"observing with requests, {level} at a time, for {seconds:g} s")
         begin_s = time.monotonic()
-        load.at_full_load = await hold_load(load, level, settings.seconds / len(levels))
+        load.at_full_load = await hold_load(load, level, seconds)
         load.full_load_s = (begin_s, time.monotonic())
 
 

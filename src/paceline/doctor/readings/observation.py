@@ -23,6 +23,13 @@ FIRST_TOKEN_HISTOGRAMS = {
 """By kind of server: judged at every reading, not only at the first and the last."""
 
 
+_ENDED = {
+    "vllm": ("vllm:request_success_total", "finished_reason"),
+    "paceline": ("paceline_requests_total", "outcome"),
+}
+"""By kind of server: the counter of ended requests, and its label for how they ended."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
     """The server at one moment."""
@@ -124,6 +131,23 @@ class Observation:
         if added is None:
             raise CannotJudge(f"{name} fell: the server restarted while it was observed")
         return added
+
+
+def ended_by_outcome(observation: Observation) -> dict[str, float]:
+    """Requests that ended while the server was observed. Raises CannotJudge after a restart."""
+    name, label = _ENDED[observation.kind]
+    return {
+        value: observation.increase(name, **{label: value})
+        for value in observation.last.page.label_values(name, label)
+    }
+
+
+def ended_requests(observation: Observation) -> float | None:
+    """The sum of `ended_by_outcome`; None after a restart."""
+    try:
+        return sum(ended_by_outcome(observation).values())
+    except CannotJudge:
+        return None
 
 
 def gauge_values(

@@ -103,7 +103,7 @@ def compare_with_served(
     if abs(served_length - max_draft_length) > _LENGTH_TOLERANCE * max_draft_length:
         raise DraftError(
             f"the server drafted {served_length:.2f} tokens per draft, and acceptance was measured "
-            f"at {max_draft_length}; serve with --policy fixed --draft-length-max "
+            f"at {max_draft_length}; serve with paceline serve --policy fixed --draft-length-max "
             f"{max_draft_length}, or set --max-draft-length"
         )
     offline = figures[match[0]]

@@ -133,12 +133,20 @@ def find_costs(
 def _measure(
     steps: TrialSteps, plan: Plan, *, budget_s: float, clock: Callable[[], float]
 ) -> Calibration | None:
-    logger.info("Costs: measuring how long steps take, for up to %.0f s", budget_s)
+    logger.info(
+        "Costs: measuring how long steps take at several draft lengths and loads, by which the "
+        "governor chooses, for up to %.0f s",
+        budget_s,
+    )
     measurement = measure(steps, plan, budget_s=budget_s, clock=clock)
     table = measurement.samples.table()
     message = render_measurement(measurement)
     if len(table.sizes) < min(len(plan.sizes), _LEAST_SIZES):
-        logger.warning("Costs: learned while serving, because steps are too slow: %s", message)
+        logger.warning(
+            "Costs: learned while serving, because steps are too slow to measure enough of them at "
+            "the start: %s",
+            message,
+        )
         return None
     return Calibration(table, message)
 
@@ -150,7 +158,7 @@ def render_measurement(measurement: Measurement) -> str:
     if not measurement.dropped_sizes:
         return message
     dropped = ", ".join(map(str, measurement.dropped_sizes))
-    return f"{message}, without time for {dropped} requests"
+    return f"{message}, and no time was left for {dropped} requests at once"
 
 
 def check_stored(
@@ -160,7 +168,7 @@ def check_stored(
     table = stored.table
     if table.context_tokens != plan.context_tokens or not set(table.sizes) <= set(plan.sizes):
         return None
-    logger.info("Costs: checking those stored on %s", stored.measured_on)
+    logger.info("Costs: checking whether those measured on %s still hold", stored.measured_on)
     started_s = clock()
     kinds = kinds_to_check(table, resting_length=plan.resting_length)
     least_s: dict[StepKind, float] = {}
@@ -174,15 +182,15 @@ def check_stored(
             break
     if not verdict.holds:
         logger.info(
-            "Costs: those stored on %s are measured anew, because a check differs by %.0f %%",
+            "Costs: those stored on %s no longer hold: a check differs by %.0f %%",
             stored.measured_on,
             100 * verdict.largest_deviation,
         )
         return None
     return Calibration(
         table,
-        f"the costs stored on {stored.measured_on} hold: {len(kinds)} checks in {taken_s:.1f} s, "
-        f"steps take {verdict.slowdown:.2f} times as long",
+        f"those stored on {stored.measured_on} hold: {len(kinds)} checks in {taken_s:.1f} s, "
+        f"steps take {verdict.slowdown:.2f} times as long as then",
         is_new=False,
     )
 
@@ -209,7 +217,7 @@ def prefer_faster(measured: Calibration, stored: StoredCosts) -> Calibration:
         return measured
     return Calibration(
         old,
-        f"the costs stored on {stored.measured_on} are kept: measured anew, "
+        f"those stored on {stored.measured_on} are kept: measured anew, "
         f"{'with fewer kinds, ' if is_coarser else ''}steps take {slowdown:.2f} times as long",
         is_new=False,
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from paceline.compatibility.vocabularies import (
     VocabularyFit,
     compare_vocabularies,
 )
+from paceline.near_names import did_you_mean
 
 _HUGGING_FACE_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/\w[\w.-]*", re.ASCII)
 """A name begins with a letter or a digit; ./x and ../x are paths."""
@@ -28,8 +30,11 @@ class ModelUnfit(Exception):
     """A model cannot be served as configured; the message says why and what is allowed."""
 
 
-def check_model(model: str) -> None:
-    """Raise ModelUnfit unless `model` is a folder in Hugging Face layout or may be a name there."""
+def check_model(model: str, other_names: Sequence[str] = ()) -> None:
+    """Raise ModelUnfit unless `model` is a folder in Hugging Face layout or may be a name there.
+
+    `other_names` are what the caller accepts besides, for the message.
+    """
     folder = Path(model)
     if folder.is_dir():
         _read_json(folder / "config.json", f"{folder} is not a model folder in Hugging Face layout")
@@ -41,8 +46,9 @@ def check_model(model: str) -> None:
         raise ModelUnfit(f"{model} is a link to a folder that does not exist")
     elif not _HUGGING_FACE_NAME.fullmatch(model):
         raise ModelUnfit(
-            f"{model} does not exist; give a model folder, or a Hugging Face name like "
-            "Qwen/Qwen2.5-7B-Instruct, or smollm2 or bundled, which Paceline has"
+            f"{model} does not exist; give "
+            f"{''.join(f'{name}, ' for name in other_names)}a model folder, or a Hugging Face name "
+            f"like Qwen/Qwen2.5-7B-Instruct{did_you_mean(model, other_names)}"
         )
 
 

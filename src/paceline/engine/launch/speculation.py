@@ -25,6 +25,7 @@ from paceline.engine.launch.model_folder import (
     check_pair,
 )
 
+_DRAFT_NAMES = ("auto", "ngram", "suffix", "none")
 _NGRAM_LOOKUP = {"prompt_lookup_min": 2, "prompt_lookup_max": 4}
 """Chosen empirically: two tokens find a copied identifier early; beyond four, matches are rare."""
 
@@ -51,18 +52,19 @@ def choose_drafter(
     target: str,
     draft_length_max: int,
     *,
+    chosen_by: str = "as configured",
     uses_v2_runner: bool = False,
     separate_tenants: bool = False,
 ) -> Drafter:
     """Return the drafter for `target`; `draft` is auto, ngram, suffix, none, a folder or a name.
 
-    `uses_v2_runner`: vLLM runs its Model Runner V2 (`uses_model_runner_v2`). `separate_tenants`:
-    no request is drafted for from the answers of others. Raises `ModelUnfit`
-    when a draft model does not fit the target or a package is missing. Reads the folders of local
-    models; Hugging Face names are left for vLLM to check.
+    `chosen_by` says why `draft` is used, if it is not auto. `uses_v2_runner`: vLLM runs its Model
+    Runner V2 (`uses_model_runner_v2`). `separate_tenants`: no request is drafted for from the
+    answers of others. Raises `ModelUnfit` when a draft model does not fit the target or a package
+    is missing. Reads the folders of local models; Hugging Face names are left for vLLM to check.
     """
     if draft == "none":
-        return Drafter(None, "no speculation: as configured")
+        return Drafter(None, f"no speculation: {chosen_by}")
     if draft == "auto":
         pair = find_draft_pair(target)
         if pair is not None:
@@ -70,19 +72,19 @@ def choose_drafter(
         why = f"n-gram: the table of draft models has none for {target}"
         return _ngram(draft_length_max, why, on_gpu=uses_v2_runner)
     if draft == "ngram":
-        return _ngram(draft_length_max, "n-gram: as configured", on_gpu=uses_v2_runner)
+        return _ngram(draft_length_max, f"n-gram: {chosen_by}", on_gpu=uses_v2_runner)
     if draft == "suffix":
         missing = missing_for_drafter("suffix")
         if missing is not None:
             raise ModelUnfit(missing)
-        return _suffix(draft_length_max, separate_tenants)
+        return _suffix(draft_length_max, separate_tenants, chosen_by)
     try:
-        check_model(draft)
+        check_model(draft, _DRAFT_NAMES)
         if is_eagle3_head(Path(draft)):
-            return _eagle3_head(draft, target, draft_length_max)
+            return _eagle3_head(draft, target, draft_length_max, chosen_by)
     except ModelUnfit as unfit:
         raise ModelUnfit(f"the draft model (--draft, engine.draft) is unusable: {unfit}") from None
-    has_same_ids, why, facts = True, "as configured", None
+    has_same_ids, why, facts = True, chosen_by, None
     if Path(draft).is_dir() and Path(target).is_dir():
         fit = check_pair(Path(target), Path(draft))
         has_same_ids, facts = fit.has_same_ids, fit.facts
@@ -122,18 +124,18 @@ def _ngram(draft_length_max: int, why: str, *, on_gpu: bool) -> Drafter:
     return Drafter(config, why)
 
 
-def _suffix(draft_length_max: int, separate_tenants: bool) -> Drafter:
+def _suffix(draft_length_max: int, separate_tenants: bool, chosen_by: str) -> Drafter:
     config = {"method": "suffix", "num_speculative_tokens": draft_length_max}
     if not separate_tenants:
-        return Drafter(config, "suffix decoding: as configured")
+        return Drafter(config, f"suffix decoding: {chosen_by}")
     return Drafter(
         {**config, "suffix_decoding_max_cached_requests": 0},
-        "suffix decoding: as configured; it drafts from a request's own text only, because API "
-        "keys are set",
+        f"suffix decoding: {chosen_by}; it drafts from a request's own text only, because API keys "
+        "are set",
     )
 
 
-def _eagle3_head(head: str, target: str, draft_length_max: int) -> Drafter:
+def _eagle3_head(head: str, target: str, draft_length_max: int, chosen_by: str) -> Drafter:
     if Path(target).is_dir():
         check_eagle3_head(Path(head), Path(target))
     config = {
@@ -142,7 +144,7 @@ def _eagle3_head(head: str, target: str, draft_length_max: int) -> Drafter:
         "num_speculative_tokens": draft_length_max,
         "draft_sample_method": "probabilistic",
     }
-    return Drafter(config, f"EAGLE-3 head {head}: as configured")
+    return Drafter(config, f"EAGLE-3 head {head}: {chosen_by}")
 
 
 def _draft_model(draft: str, draft_length_max: int, has_same_ids: bool, why: str) -> Drafter:

@@ -49,7 +49,7 @@ class StartSteps:
     def _step_in(self, line: str) -> str | None:
         costs = _COSTS.search(line)
         if costs is not None:
-            return f"costs: {costs[1]}"
+            return f"step times: {costs[1]}"
         for index, (mark, step) in enumerate(MARKS):
             if mark in line and index >= self._num_passed:
                 is_new = not self._num_passed or MARKS[self._num_passed - 1][1] != step

@@ -28,6 +28,7 @@ from paceline.governor.values import (
     check_widths,
     longest_allowed,
 )
+from paceline.near_names import did_you_mean
 from paceline.policy_registry import create_policy
 
 logger = logging.getLogger("vllm.paceline.controller")
@@ -163,6 +164,7 @@ class DraftLengthController:
         if unknown:
             raise ValueError(
                 f"set has the unknown key {unknown[0]!r}; allowed keys: {', '.join(_SETTABLE)}"
+                f"{did_you_mean(unknown[0], _SETTABLE)}"
             )
         if not command:
             raise ValueError(f"set is empty; give at least one of {', '.join(_SETTABLE)}")

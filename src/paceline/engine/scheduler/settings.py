@@ -14,6 +14,7 @@ from pydantic.dataclasses import dataclass
 from paceline.governor.policies.builtin import DEFAULT_POLICY
 from paceline.governor.policies.schedule import POLICY as SCHEDULE_POLICY
 from paceline.governor.policies.schedule import ScheduleRange
+from paceline.near_names import did_you_mean
 from paceline.policy_registry import find_policy, load_policies
 from paceline.stored_costs import costs_folder
 
@@ -117,6 +118,7 @@ def _parse(given: Any, max_draft_length: int, environ: Mapping[str, str]) -> Plu
     if unknown:
         raise ValueError(
             f'"paceline" has the unknown key {unknown[0]!r}; allowed keys: {", ".join(keys)}'
+            f"{did_you_mean(unknown[0], keys)}"
         )
     defaults: dict[str, Any] = {
         "control_socket": environ.get("PACELINE_CONTROL_SOCKET"),

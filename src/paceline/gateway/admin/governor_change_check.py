@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from paceline.gateway.http.errors import invalid, refuse_unknown_fields, shown
+from paceline.near_names import did_you_mean
 from paceline.policy_registry import policy_names
 
 GOVERNOR_FIELDS = ("policy", "policy_parameters", "draft_length", "ceiling")
@@ -28,7 +29,8 @@ def check_governor_change(request: dict[str, Any]) -> dict[str, object]:
     policy = request.get("policy")
     if "policy" in request and policy not in policy_names():
         raise invalid(
-            f"policy is {shown(policy)}; it must be one of {', '.join(policy_names())}.",
+            f"policy is {shown(policy)}; it must be one of {', '.join(policy_names())}"
+            f"{did_you_mean(policy, policy_names()) or '.'}",
             "policy",
         )
     if "policy_parameters" in request and not (

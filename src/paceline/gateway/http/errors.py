@@ -13,6 +13,7 @@ import msgspec
 
 from paceline.gateway.http.asgi import Headers
 from paceline.gateway.outcomes import Outcome
+from paceline.near_names import did_you_mean
 
 _TYPES = {
     401: "authentication_error",
@@ -142,7 +143,8 @@ def refuse_unknown_fields(
     unknown = sorted(set(body) - set(fields))
     if unknown:
         name = unknown[0][:100]
-        message = f"{name!a} cannot be set; {these_are} {', '.join(fields)}."
+        near = did_you_mean(name, fields) or "."
+        message = f"{name!a} cannot be set; {these_are} {', '.join(fields)}{near}"
         raise invalid(message, name, code="unknown_field")
 
 

@@ -29,6 +29,7 @@ from paceline.gateway.keys.record import (
     render_line,
 )
 from paceline.gateway.keys.roles import Role
+from paceline.option_types import NamedChoice
 from paceline.strict_command import StrictCommand
 
 _EXAMPLES = """\b
@@ -93,7 +94,7 @@ def keys() -> None:
 )
 @click.option(
     "--role",
-    type=click.Choice([role.value for role in Role]),
+    type=NamedChoice([role.value for role in Role]),
     help="With --admin, what the key may do: read; operate (also governors and draining); admin "
     "(also add and remove replicas), the default.",
 )

@@ -5,7 +5,6 @@ The body is sent to the engine as it came, so nothing is rewritten here.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +17,7 @@ from paceline.gateway.requests.fields import refusal_reason
 from paceline.gateway.requests.needs import Needs, needs_of
 from paceline.gateway.requests.routes import CHAT, Route
 from paceline.gateway.settings import GatewaySettings
+from paceline.near_names import nearest
 
 _MIN_SIMILARITY = 0.85
 """Of two field names, by `difflib`: max_token and max_tokens have 0.95. Chosen empirically."""
@@ -109,9 +109,9 @@ def _check_field(route: Route, name: str, value: object, settings: GatewaySettin
         check = integer(1, settings.max_choices)
     if check is None:
         shown_name = name[:100]
-        similar = difflib.get_close_matches(shown_name, route.fields, n=1, cutoff=_MIN_SIMILARITY)
+        similar = nearest(shown_name, route.fields, _MIN_SIMILARITY)
         what_to_do = (
-            f"Did you mean {similar[0]!r}?"
+            f"Did you mean {similar!r}?"
             if similar
             else "Leave it out, or have the operator grant it (server.granted_fields)."
         )

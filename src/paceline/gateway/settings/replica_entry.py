@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from paceline.gateway.settings.names import MAX_MODEL_CHARS, MAX_REVISION_CHARS, check_name
 from paceline.gateway.settings.replica_address import canonical_dns, canonical_url
+from paceline.near_names import did_you_mean
 
 DIALECT_NAMES = (
     "vllm", "sglang", "trtllm", "triton", "tgi", "llamacpp", "llamacpp-python", "openai"
@@ -72,6 +73,7 @@ class ReplicaEntry:
         if self.dialect not in DIALECT_NAMES:
             raise ValueError(
                 f"dialect is {self.dialect[:100]!a}; it must be one of {', '.join(DIALECT_NAMES)}"
+                f"{did_you_mean(self.dialect, DIALECT_NAMES)}"
             )
         if self.key is not None and not (self.key.isascii() and self.key.isprintable()):
             raise ValueError("key has characters that are not allowed in an HTTP header")

@@ -65,7 +65,7 @@ def _about_costs(clean: Sequence[StepCell], max_draft_length: int) -> Iterator[s
     if len(lengths) == 1 and max_draft_length != lengths[0]:
         yield (
             f"only draft length {lengths[0]} was recorded, so the cost of other lengths is "
-            "uncertain: record with --vary-draft-length"
+            "uncertain: record with paceline record start --vary-draft-length"
         )
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from paceline.capacity.hardware import Hardware, Link, Overheads
 from paceline.compatibility.hardware_classes import class_of_cpu
+from paceline.near_names import did_you_mean
 from paceline.plan.sources.figures import refuse_wrong_figures
 from paceline.plan.sources.this_machine import Machine
 from paceline.plan.values import HardwareEntry, Offer, PlanError
@@ -91,10 +92,10 @@ class Catalogue:
         for entry in self._gpus.values():
             if wanted == entry["name"] or wanted in entry.get("aliases", ()):
                 return self._gpu(entry, usd_per_hour)
-        allowed = ", ".join([*self._gpus, *self._cpus])
+        allowed = [*self._gpus, *self._cpus]
         raise PlanError(
-            f"--gpu {name} is not in the catalogue; allowed: {allowed}. Add your own with "
-            "--catalogue FILE"
+            f"--gpu {name} is not in the catalogue; allowed: {', '.join(allowed)}. Add your own "
+            f"with --catalogue FILE{did_you_mean(name, allowed)}"
         )
 
     def priced_gpus(self) -> Iterator[HardwareEntry]:

@@ -13,7 +13,8 @@ from paceline.capacity.model.weight_format import (
     named_format,
     read_weight_format,
 )
-from paceline.named_models import NamedModelMissing, target_of
+from paceline.named_models import MODEL_NAMES, NamedModelMissing, target_of
+from paceline.near_names import did_you_mean
 from paceline.plan.sources.catalogue import Catalogue
 from paceline.plan.values import PlanError, PlannedModel
 
@@ -50,6 +51,7 @@ def find_model(
                 f"MODEL {argument!r} is neither a folder with config.json nor a name of the table; "
                 f"the table has {_nearby(argument, catalogue.model_names())}. Download its "
                 "config.json and give the file, or add the model with --catalogue FILE"
+                f"{did_you_mean(argument, MODEL_NAMES)}"
             )
         config, source = found, "the table of well-known models"
     try:

@@ -7,6 +7,7 @@ measures waiting.
 
 from __future__ import annotations
 
+from paceline.near_names import did_you_mean
 from paceline.policy_simulator.evaluation.oracle import best_rate
 from paceline.policy_simulator.machines.cost import StepShape
 from paceline.policy_simulator.machines.profiles import Profile
@@ -95,7 +96,10 @@ def build_trace(name: str, profile: Profile) -> tuple[Phase, ...]:
                 trace.mixed(f"{load} mixed", ClosedLoop(concurrency)),
             )
         )
-    raise ValueError(f"trace is {name!r}; it must be one of {', '.join(TRACE_NAMES)}")
+    raise ValueError(
+        f"trace is {name!r}; it must be one of {', '.join(TRACE_NAMES)}"
+        f"{did_you_mean(name, TRACE_NAMES)}"
+    )
 
 
 def _shifting(trace: _Trace, profile: Profile, short: _Sizes, long: _Sizes) -> tuple[Phase, ...]:

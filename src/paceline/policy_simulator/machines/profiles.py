@@ -13,6 +13,7 @@ from importlib import resources
 from typing import Any
 
 from paceline.capacity.roofline import HardwareFigures, ModelFigures
+from paceline.near_names import did_you_mean
 from paceline.policy_simulator.machines.cost import CostFunction, LinearCost
 from paceline.policy_simulator.machines.graphs import GraphSizes
 from paceline.policy_simulator.machines.machine import Machine
@@ -52,7 +53,10 @@ def profile_names() -> list[str]:
 def load_profile(name: str) -> Profile:
     """The profile called `name`; ValueError for an unknown name or a malformed file."""
     if name not in profile_names():
-        raise ValueError(f"profile is {name!r}; it must be one of {', '.join(profile_names())}")
+        raise ValueError(
+            f"profile is {name!r}; it must be one of {', '.join(profile_names())}"
+            f"{did_you_mean(name, profile_names())}"
+        )
     path = resources.files(__package__).joinpath("profiles", f"{name}.toml")
     return parse_profile(name, tomllib.loads(path.read_text(encoding="utf-8")))
 

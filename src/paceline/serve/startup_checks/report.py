@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from paceline.printable import printable
 from paceline.serve.startup_checks.values import CheckResult, Verdict
 
+_PORT_NAMES = {"port": "data port", "admin_port": "admin port"}
 _WIDTH = max(len(verdict) for verdict in Verdict)
 
 
@@ -19,6 +20,29 @@ def render_report(results: Sequence[CheckResult]) -> str:
     counts = [(verdict, sum(one.verdict is verdict for one in results)) for verdict in Verdict]
     total = ", ".join(f"{count} {verdict}" for verdict, count in counts if count)
     return "\n".join(map(printable, [*lines, f"{len(results)} checks: {total}"]))
+
+
+def render_summary(
+    *,
+    model: str | None,
+    drafter: str,
+    ports: Sequence[tuple[str, int, str]],
+    taken: Collection[str],
+) -> str:
+    """Return what a start would serve and where, one line each.
+
+    `model` is None without engines of this server. `ports` are host, port and setting; `taken` are
+    the settings of those that cannot be opened.
+    """
+    rows = [("model", model or "none of its own: remote replicas only")]
+    if model is not None:
+        rows.append(("drafter", drafter))
+    for host, port, setting in ports:
+        state = "not free" if setting in taken else "free"
+        shown = f"{host}:{port}, {state}" if port else f"{host}, any free port"
+        rows.append((_PORT_NAMES.get(setting, setting), shown))
+    width = max(len(name) for name, _ in rows)
+    return "\n".join(printable(f"{name:<{width}}  {text}") for name, text in rows)
 
 
 def refusals(results: Sequence[CheckResult]) -> list[str]:

@@ -52,5 +52,5 @@ def test_wrong_usage_exits_with_2(words: list[str], message: str) -> None:
 
 def test_an_absent_server_needs_a_model_name(tmp_path: Path) -> None:
     words = ["http://127.0.0.1:1", "--tool", "k6", "--out", str(tmp_path / "x.js")]
-    assert "cannot read http://127.0.0.1:1/v1/models" in invoke(*words).output
+    assert "http://127.0.0.1:1/v1/models cannot be reached" in invoke(*words).output
     assert invoke(*words, "--model", "m").exit_code == 0

@@ -83,4 +83,4 @@ def test_wrong_usage_exits_with_2(words: list[str], message: str) -> None:
 def test_an_absent_server_is_an_error_that_names_it() -> None:
     result = invoke("http://127.0.0.1:1")
     assert result.exit_code == 1
-    assert "cannot read http://127.0.0.1:1/v1/models" in result.output
+    assert "http://127.0.0.1:1/v1/models cannot be reached" in result.output

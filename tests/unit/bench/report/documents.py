@@ -61,7 +61,7 @@ def run_document(**changes: Any) -> dict[str, Any]:
 def compare_document(rates_of_b: tuple[float, float] = (110.0, 112.0)) -> dict[str, Any]:
     """20 rounds: A makes 100 and 101 tokens/s, B as given."""
     comparison = Comparison(
-        CompareConfig(a="http://h:1", b="http://h:2", temperature=0.0),
+        CompareConfig(a="http://h:1", b="http://h:2", workload="mixed", temperature=0.0),
         describe_environment(["paceline"]),
         Campaign(num_planned_rounds=20),
         {arm: ArmIdentity(f"http://h:{arm}", "http://h", "m", None) for arm in Arm},

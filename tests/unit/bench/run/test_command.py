@@ -167,8 +167,8 @@ def test_an_absent_server_is_an_error_that_names_it(tmp_path: Path) -> None:
     prompts = write_prompts(tmp_path / "p.jsonl", {})
     result = invoke("http://127.0.0.1:1", "--prompts", prompts)
     assert result.exit_code == 1
-    assert "cannot read http://127.0.0.1:1/v1/models" in result.output
-    assert "is the server running?" in result.output
+    assert "http://127.0.0.1:1/v1/models cannot be reached" in result.output
+    assert "Give the address of a running server, or start one" in result.output
 
 
 @pytest.mark.parametrize(

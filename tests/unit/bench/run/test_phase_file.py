@@ -68,7 +68,7 @@ def phase(**fields: object) -> str:
         (phase(name=None), "phase 1: name is missing"),
         (phase(duration_s=None), "phase 1: duration_s is missing"),
         (phase(duration_s=0), "phase 1: duration_s is 0; it must be above 0"),
-        (phase(workload="poems"), "workload is 'poems'; it must be one of code"),
+        (phase(workload="poems"), "workload is 'poems'; it must be one of chat, code"),
         (phase(prompts="x.jsonl"), "workload and prompts exclude each other"),
         (phase(workload=None), "the requests are missing; give workload"),
         (phase(load=None), "load is missing; give load"),

@@ -21,7 +21,7 @@ def test_equal_counts_are_no_finding() -> None:
 
 
 def test_without_counts_it_is_not_judged() -> None:
-    with pytest.raises(CannotJudge, match="give --probe"):
+    with pytest.raises(CannotJudge, match="no stream was read"):
         duplicates.CHECK.judge(observe_gateway())
     with pytest.raises(CannotJudge, match="no token ids"):
         duplicates.CHECK.judge(observe_gateway(probe=probed(num_streams_counted=0)))

@@ -37,7 +37,7 @@ def test_the_first_requests_of_an_old_server_cannot_be_seen() -> None:
 
 def test_too_few_requests_cannot_be_compared() -> None:
     engine = SimulatedEngine(answered_before=0, first_tokens_s=(2.4, 0.05))
-    with pytest.raises(CannotJudge, match="too few requests"):
+    with pytest.raises(CannotJudge, match="fewer than 5 requests"):
         first_requests.CHECK.judge(observe_vllm(engine))
 
 

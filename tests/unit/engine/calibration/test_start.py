@@ -57,7 +57,7 @@ def test_a_slower_machine_keeps_the_stored_table() -> None:
     found = found_in(KnownEngine(times=1.5), stored)
     assert (found.table, found.is_new) == (stored.table, False)
     assert found.message == (
-        "the costs stored on 2026-11-29 hold: 5 checks in 1.4 s, steps take 1.50 times as long"
+        "those stored on 2026-11-29 hold: 5 checks in 1.4 s, steps take 1.50 times as long as then"
     )
 
 
@@ -108,7 +108,7 @@ def test_a_table_measured_beside_other_work_does_not_replace_a_faster_one() -> N
     found = prefer_faster(Calibration(scaled(stored.table, 2.0), "measured"), stored)
     assert (found.table, found.is_new) == (stored.table, False)
     assert found.message == (
-        "the costs stored on 2026-11-29 are kept: measured anew, steps take 2.00 times as long"
+        "those stored on 2026-11-29 are kept: measured anew, steps take 2.00 times as long"
     )
 
 
@@ -135,7 +135,7 @@ def test_a_coarser_table_replaces_the_stored_one_only_if_it_is_clearly_faster(
     found = prefer_faster(Calibration(scaled(coarser, times), "measured"), stored)
     assert found.is_new is is_new
     assert is_new or found.message == (
-        "the costs stored on 2026-11-29 are kept: measured anew, with fewer kinds, "
+        "those stored on 2026-11-29 are kept: measured anew, with fewer kinds, "
         f"steps take {times:.2f} times as long"
     )
 
@@ -162,7 +162,8 @@ def test_the_log_says_which_sizes_had_no_time() -> None:
     engine = KnownEngine(times=20.0)
     found = measure(engine, known_plan(), budget_s=10.0, clock=engine.clock)
     assert render_measurement(found) == (
-        f"measured 14 kinds of steps in {engine.now_s:.1f} s, without time for 16 requests"
+        f"measured 14 kinds of steps in {engine.now_s:.1f} s, "
+        "and no time was left for 16 requests at once"
     )
 
 

@@ -77,7 +77,7 @@ def test_equal_tokenizers_lack_nothing(tmp_path: Path) -> None:
     ("name", "message"),
     [
         ("/no/such/folder", "does not exist; give a model folder"),
-        ("what is this", "or smollm2 or bundled, which Paceline has"),
+        ("what is this", "does not exist; give a model folder, or a Hugging Face name"),
         ("{tmp}/empty", "config.json cannot be read"),
         ("{tmp}/weightless", "contains no weights"),
         ("{tmp}/broken", "config.json is not JSON"),

@@ -39,7 +39,7 @@ def test_each_step_is_reported_once_when_it_begins(tmp_path: Path) -> None:
         [],
         ["compiling the model"],
         ["capturing CUDA graphs"],
-        ["costs: measured 30 kinds of steps in 10.6 s"],
+        ["step times: measured 30 kinds of steps in 10.6 s"],
     ]
 
 
@@ -57,8 +57,8 @@ def test_a_slower_worker_does_not_take_the_start_back(tmp_path: Path) -> None:
 def test_all_lines_about_costs_are_reported(tmp_path: Path) -> None:
     assert steps_in(tmp_path / "e.log", CHECKING + MEASURED) == [
         [
-            "costs: checking those stored on 2026-11-29",
-            "costs: measured 30 kinds of steps in 10.6 s",
+            "step times: checking those stored on 2026-11-29",
+            "step times: measured 30 kinds of steps in 10.6 s",
         ]
     ]
 
@@ -66,7 +66,7 @@ def test_all_lines_about_costs_are_reported(tmp_path: Path) -> None:
 def test_a_line_counts_when_it_is_complete(tmp_path: Path) -> None:
     assert steps_in(tmp_path / "e.log", MEASURED[:70], MEASURED[70:]) == [
         [],
-        ["costs: measured 30 kinds of steps in 10.6 s"],
+        ["step times: measured 30 kinds of steps in 10.6 s"],
     ]
 
 

@@ -17,7 +17,7 @@ from paceline.serve.startup_checks import startup
 from paceline.serve.startup_checks.checks.registry import CHECKS, judge
 from paceline.serve.startup_checks.engine_launch import EngineLaunch
 from paceline.serve.startup_checks.facts import Installation, StartupFacts
-from paceline.serve.startup_checks.report import refusals, render_report, warnings
+from paceline.serve.startup_checks.report import refusals, render_report, render_summary, warnings
 from paceline.serve.startup_checks.values import CheckResult, Verdict
 from unit.serve.startup_checks.machines import CPU, GPU
 
@@ -101,3 +101,25 @@ def test_a_fault_of_a_check_stops_no_server(
     with caplog.at_level(logging.WARNING):
         assert startup.check_startup(plan, hardware) == []
     assert "added_tokens" in caplog.text
+
+
+def test_the_summary_names_the_model_the_drafter_and_the_ports() -> None:
+    ports = (("127.0.0.1", 8000, "port"), ("127.0.0.1", 8001, "admin_port"))
+    summary = render_summary(
+        model="m", drafter="n-gram: as configured", ports=ports, taken={"port"}
+    )
+    assert summary.splitlines() == [
+        "model       m",
+        "drafter     n-gram: as configured",
+        "data port   127.0.0.1:8000, not free",
+        "admin port  127.0.0.1:8001, free",
+    ]
+
+
+def test_the_summary_of_a_gateway_alone_has_no_drafter() -> None:
+    ports = (("::1", 0, "port"),)
+    summary = render_summary(model=None, drafter="", ports=ports, taken=())
+    assert summary.splitlines() == [
+        "model      none of its own: remote replicas only",
+        "data port  ::1, any free port",
+    ]

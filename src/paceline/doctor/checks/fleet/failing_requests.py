@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from paceline.doctor.checks.check import Check
-from paceline.doctor.readings.observation import Observation
+from paceline.doctor.readings.observation import Observation, ended_by_outcome
 from paceline.doctor.values import (
     Basis,
     CannotJudge,
@@ -13,6 +13,7 @@ from paceline.doctor.values import (
     CostUnit,
     Evidence,
     Finding,
+    Lacking,
     Severity,
 )
 
@@ -29,23 +30,17 @@ _CRITICAL_SHARE = 0.01
 
 
 def _judge(observation: Observation) -> Sequence[Finding]:
-    if observation.kind == "vllm":
-        name, label = "vllm:request_success_total", "finished_reason"
-        faults: tuple[str, ...] = ("error",)
-        refusals: tuple[str, ...] = ()
-    else:
-        name, label = "paceline_requests_total", "outcome"
-        faults, refusals = _FAULTS, _REFUSALS
-    counts = {
-        value: observation.increase(name, **{label: value})
-        for value in observation.last.page.label_values(name, label)
-    }
+    is_vllm = observation.kind == "vllm"
+    faults, refusals = (("error",), ()) if is_vllm else (_FAULTS, _REFUSALS)
+    counts = ended_by_outcome(observation)
     total = sum(counts.values())
     findings = []
     failed = {value: counts[value] for value in faults if counts.get(value)}
     refused = {value: counts[value] for value in refusals if counts.get(value)}
     if total < _MIN_REQUESTS and not failed and not refused:
-        raise CannotJudge(f"{total:.0f} requests ended while the server was observed")
+        raise CannotJudge(
+            f"{total:.0f} requests ended; {_MIN_REQUESTS} are needed", Lacking.REQUESTS
+        )
     if failed:
         findings.append(_failing(failed, total))
     if refused:

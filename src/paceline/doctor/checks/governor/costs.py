@@ -12,7 +12,7 @@ from typing import Any
 
 from paceline.doctor.checks.check import Check
 from paceline.doctor.readings.observation import Observation
-from paceline.doctor.values import CannotJudge, Evidence, Finding, Severity, unknown_cost
+from paceline.doctor.values import CannotJudge, Evidence, Finding, Lacking, Severity, unknown_cost
 
 _MIN_STEPS = 100
 """Of a length, while it was observed: earlier ones may be of a time when the machine was slower.
@@ -28,10 +28,11 @@ def _judge(observation: Observation) -> Sequence[Finding]:
         for name, state in observation.last.governors.items()
         if (found := _ratios(before.get(name, {}), state))
     }
+    if not any(state.get("table_step_seconds") for state in observation.last.governors.values()):
+        raise CannotJudge("no governor has a table of step times that was measured at its start")
     if not any(len(found) > 1 for found in compared.values()):
         raise CannotJudge(
-            f"no governor has a table of costs and did {_MIN_STEPS} steps at each of two draft "
-            "lengths while it was observed"
+            f"no governor did {_MIN_STEPS} steps at each of two draft lengths", Lacking.REQUESTS
         )
     return [
         _finding(name, found)

@@ -14,6 +14,7 @@ from paceline.doctor.values import (
     CostUnit,
     Evidence,
     Finding,
+    Lacking,
     Severity,
 )
 from paceline.metrics_histogram import Histogram
@@ -37,7 +38,9 @@ def _judge(observation: Observation) -> Sequence[Finding]:
         )
     first, later = _split(shown)
     if first is None or later is None or later.count < _MIN_LATER:
-        raise CannotJudge("too few requests were answered; give --seconds more, or --probe")
+        raise CannotJudge(
+            f"fewer than {_MIN_LATER} requests got a token after the first ones", Lacking.REQUESTS
+        )
     first_s, later_s = first.mean or 0.0, later.mean or 0.0
     if first_s < _RATIO * later_s or first_s - later_s < _MIN_EXCESS_S:
         return ()

@@ -21,6 +21,7 @@ from paceline.doctor.values import (
     CostUnit,
     Evidence,
     Finding,
+    Lacking,
     Severity,
 )
 from paceline.metrics_histogram import Histogram
@@ -59,7 +60,9 @@ def _judge(observation: Observation) -> Sequence[Finding]:
     added = _added(observation, histogram)
     most = max(steps.count for steps in added.values())
     if most < _MIN_STEPS:
-        raise CannotJudge(f"{most:.0f} steps were observed; {_MIN_STEPS} are needed")
+        raise CannotJudge(
+            f"{most:.0f} steps were observed; {_MIN_STEPS} are needed", Lacking.REQUESTS
+        )
     has_prompts = prompts >= _MIN_PROMPT_SHARE * outputs
     stalled = [
         (subject, steps, median, tail)
@@ -74,8 +77,7 @@ def _judge(observation: Observation) -> Sequence[Finding]:
     ]
     if stalled and not sure:
         raise CannotJudge(
-            f"fewer than {_MIN_PAUSES} pauses of all running requests are certain: observe longer "
-            "(--seconds)"
+            f"fewer than {_MIN_PAUSES} pauses of all running requests are certain", Lacking.REQUESTS
         )
     return sure
 

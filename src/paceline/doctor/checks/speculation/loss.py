@@ -20,6 +20,7 @@ from paceline.doctor.values import (
     CostUnit,
     Evidence,
     Finding,
+    Lacking,
     Severity,
 )
 
@@ -39,7 +40,14 @@ def _judge(observation: Observation) -> Sequence[Finding]:
     probe = observation.probe
     if probe is not None and probe.gain is not None:
         return _measured(probe.gain, probe, is_governed=bool(observation.last.governors))
-    found = for_each_engine(observation, _estimated)
+    try:
+        found = for_each_engine(observation, _estimated)
+    except CannotJudge as reason:
+        if probe is None or reason.lacking is not Lacking.PROBE:
+            raise
+        raise CannotJudge(
+            f"the gain of drafts was not measured: {probe.gain_reason}", Lacking.REQUESTS
+        ) from None
     if probe is None:
         return found
     workload = Evidence("workload of the probe", probe.workload)
@@ -53,7 +61,8 @@ def _measured(gain: MeasuredGain, probe: ProbeResult, *, is_governed: bool) -> S
         raise CannotJudge(
             f"drafts change the throughput by a factor of {gain.value:.2f} "
             f"({gain.low:.2f} to {gain.high:.2f}, {gain.num_pairs} pairs), which is no certain "
-            "loss; give --seconds more"
+            "loss",
+            Lacking.REQUESTS,
         )
     workload = f"{probe.workload} at temperature {probe.temperature:g}"
     return [
@@ -98,7 +107,9 @@ def _steps(gain: MeasuredGain) -> Sequence[Evidence]:
 def _estimated(name: str, readings: Sequence[EngineReading]) -> Finding | None:
     if readings[-1].chooses_its_length:
         raise CannotJudge(
-            f"the policy {readings[-1].policy} adapts the draft length; --probe measures the gain"
+            f"the policy {readings[-1].policy} adapts the draft length, so that only switching "
+            "drafts off and on shows what they gain",
+            Lacking.PROBE,
         )
     drafting = drafting_of(readings)
     slowdown = slowdown_of(drafting)
@@ -112,7 +123,8 @@ def _estimated(name: str, readings: Sequence[EngineReading]) -> Finding | None:
     if not loses and (gain.high > _SMALL_GAIN or a_shorter_one_gains):
         raise CannotJudge(
             f"drafts change the throughput by a factor between {gain.low:.2f} and {gain.high:.2f} "
-            f"({slowdown.assumption}); observe while the load changes, or give --probe"
+            f"({slowdown.assumption}); a load that changes narrows it",
+            Lacking.REQUESTS,
         )
     verdict = (
         f"slower: {gain.low:.2f} to {gain.high:.2f} times the tokens/s without drafts."

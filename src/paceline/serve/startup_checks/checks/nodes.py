@@ -45,7 +45,7 @@ def check_nodes(facts: StartupFacts) -> Found | None:
         return refused(
             "engine.vllm_args has --headless or a --node-rank above 0, and such a node answers no "
             "requests. Run vllm serve with the same arguments there (docs/how-to/several-gpus.md), "
-            "and paceline serve with --node-rank 0 on the first node"
+            "and paceline serve on the first node, with --node-rank 0 after --"
         )
     if launch.uses_ray:
         return refused(
