@@ -42,7 +42,9 @@ class _WarmProcess(context.ForkServerProcess):
         super().run()
 
 
-class _WarmContext(context.ForkServerContext):
+class WarmContext(context.ForkServerContext):
+    """Starts processes as `_WarmProcess`."""
+
     Process = _WarmProcess  # type: ignore[assignment]
 
 
@@ -52,7 +54,7 @@ def main() -> None:
     _start_fork_server(module)
     from vllm.v1.engine import utils
 
-    utils.get_mp_context = _WarmContext
+    utils.get_mp_context = WarmContext
     sys.argv = [module, *arguments]
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from paceline.engine.launch.command import (
+    WARM_CORE,
     EngineCommand,
     EngineSpec,
     chooses_gpus,
@@ -33,7 +35,9 @@ def test_the_command_has_governor_drafter_and_sockets(tmp_path: Path) -> None:
     )
     command = render_command(spec, LAYOUT, tmp_path, "engine-0", "some.module")
     arguments = command.arguments
-    assert arguments[:3] == (sys.executable, "-m", "some.module")
+    assert arguments[:4] == (sys.executable, "-m", WARM_CORE, "some.module")
+    on_gpus = render_command(spec, replace(LAYOUT, cpu_ids=()), tmp_path, "engine-0", "some.module")
+    assert on_gpus.arguments[:3] == (sys.executable, "-m", "some.module")
     assert arguments[-4:] == ("--dtype", "float32", "--max-num-seqs", "4")
 
     def value(flag: str) -> str:
