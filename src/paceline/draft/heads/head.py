@@ -63,17 +63,32 @@ class Eagle3Head(nn.Module):
         combined: Tensor = self.fc(aux)
         return combined
 
-    def advance(
-        self, embedded: Tensor, hidden: Tensor, first_position: int, past: Sequence[KeysAndValues]
-    ) -> tuple[Tensor, KeysAndValues]:
-        """One pass for every row of some texts, each the start of a draft of its own.
-
-        `embedded` and `hidden` are (num_texts, length, hidden_size); row n is at the position
-        `first_position` + n. `past`: keys and values of the passes before. Row n sees those of the
-        first pass up to row n, and of the others its own. Returns the hidden states that follow,
-        and the keys and values of this pass.
+    def remember(self, embedded: Tensor, hidden: Tensor) -> KeysAndValues:
+        """Keys and values of the rows of some texts, at the positions 0, 1, …: what drafts that
+        begin at a row or after it attend to. Both arguments are (num_texts, length, hidden_size).
         """
-        return self.midlayer(embedded, hidden, first_position, past)  # type: ignore[no-any-return]
+        positions = torch.arange(embedded.shape[1], device=embedded.device)
+        return self.midlayer.remember(embedded, hidden, positions)  # type: ignore[no-any-return]
+
+    def advance(
+        self,
+        embedded: Tensor,
+        hidden: Tensor,
+        rows: Tensor,
+        num_before: int,
+        remembered: KeysAndValues,
+        own: Sequence[KeysAndValues],
+    ) -> tuple[Tensor, KeysAndValues]:
+        """One pass of drafts that begin at `rows`, (num_texts, num_drafts), each of its own.
+
+        `embedded` and `hidden` are (num_texts, num_drafts, hidden_size), and of the position
+        row + `num_before`. A draft sees what is `remembered` up to its row, and its own keys and
+        values of later passes, `own` and this one. Returns the hidden states that follow, and the
+        keys and values of this pass.
+        """
+        return self.midlayer(  # type: ignore[no-any-return]
+            embedded, hidden, rows, num_before, remembered, own
+        )
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Logits over the draft vocabulary, (…, draft_vocab_size)."""
@@ -91,13 +106,26 @@ class _Layer(nn.Module):
         self.post_attention_layernorm = nn.RMSNorm(size, eps)
         self.mlp = _Mlp(size, config.intermediate_size)
 
+    def remember(self, embedded: Tensor, hidden: Tensor, positions: Tensor) -> KeysAndValues:
+        made: KeysAndValues = self.self_attn.remember(self._inputs(embedded, hidden), positions)
+        return made
+
     def forward(
-        self, embedded: Tensor, hidden: Tensor, first_position: int, past: Sequence[KeysAndValues]
+        self,
+        embedded: Tensor,
+        hidden: Tensor,
+        rows: Tensor,
+        num_before: int,
+        remembered: KeysAndValues,
+        own: Sequence[KeysAndValues],
     ) -> tuple[Tensor, KeysAndValues]:
-        inputs = torch.cat([self.input_layernorm(embedded), self.hidden_norm(hidden)], dim=-1)
-        attended, made = self.self_attn(inputs, first_position, past)
+        inputs = self._inputs(embedded, hidden)
+        attended, made = self.self_attn(inputs, rows, num_before, remembered, own)
         hidden = hidden + attended
         return hidden + self.mlp(self.post_attention_layernorm(hidden)), made
+
+    def _inputs(self, embedded: Tensor, hidden: Tensor) -> Tensor:
+        return torch.cat([self.input_layernorm(embedded), self.hidden_norm(hidden)], dim=-1)
 
 
 class _Mlp(nn.Module):
@@ -122,22 +150,29 @@ class _Attention(nn.Module):
         self.v_proj = nn.Linear(2 * size, config.num_kv_heads * dim, bias=False)
         self.o_proj = nn.Linear(config.num_heads * dim, size, bias=False)
 
-    def forward(
-        self, inputs: Tensor, first_position: int, past: Sequence[KeysAndValues]
-    ) -> tuple[Tensor, KeysAndValues]:
+    def remember(self, inputs: Tensor, positions: Tensor) -> KeysAndValues:
         config = self.config
-        num_texts, length, _ = inputs.shape
-        rotation = _rotation(config, first_position, length, inputs)
-        queries = _rotated(self._split(self.q_proj(inputs), config.num_heads), rotation)
+        rotation = _rotation(config, positions, inputs.dtype)
         keys = _rotated(self._split(self.k_proj(inputs), config.num_kv_heads), rotation)
         values = self._split(self.v_proj(inputs), config.num_kv_heads)
         group = config.num_heads // config.num_kv_heads
-        made = (keys.repeat_interleave(group, 1), values.repeat_interleave(group, 1))
-        if past:
-            attended = _attend_to_own(queries, [*past, made])
-        else:
-            attended = F.scaled_dot_product_attention(queries, *made, is_causal=True)
-        merged = attended.transpose(1, 2).reshape(num_texts, length, -1)
+        return keys.repeat_interleave(group, 1), values.repeat_interleave(group, 1)
+
+    def forward(
+        self,
+        inputs: Tensor,
+        rows: Tensor,
+        num_before: int,
+        remembered: KeysAndValues,
+        own: Sequence[KeysAndValues],
+    ) -> tuple[Tensor, KeysAndValues]:
+        config, positions = self.config, rows + num_before
+        rotation = _rotation(config, positions, inputs.dtype)
+        queries = _rotated(self._split(self.q_proj(inputs), config.num_heads), rotation)
+        made = self.remember(inputs, positions)
+        # In the first pass, the draft's own key is the remembered one of its row.
+        attended = _attend(queries, rows, remembered, [*own, made] if num_before else [])
+        merged = attended.transpose(1, 2).reshape(*rows.shape, -1)
         return self.o_proj(merged), made
 
     def _split(self, rows: Tensor, num_heads: int) -> Tensor:
@@ -145,12 +180,14 @@ class _Attention(nn.Module):
         return rows.view(num_texts, length, num_heads, self.config.head_dim).transpose(1, 2)
 
 
-def _attend_to_own(queries: Tensor, passes: Sequence[KeysAndValues]) -> Tensor:
-    """Attention to the first pass up to the query's row, and to that row of every later pass."""
-    (keys, values), *own = passes
-    length, scale = queries.shape[2], queries.shape[3] ** -0.5
-    later = torch.ones(length, length, dtype=torch.bool, device=queries.device).triu(1)
-    scores = (queries @ keys.transpose(2, 3)).masked_fill(later, -torch.inf)
+def _attend(
+    queries: Tensor, rows: Tensor, remembered: KeysAndValues, own: Sequence[KeysAndValues]
+) -> Tensor:
+    """Attention of each draft to what is remembered up to its row, and to its own later passes."""
+    keys, values = remembered
+    scale, length = queries.shape[3] ** -0.5, keys.shape[2]
+    later = torch.arange(length, device=rows.device) > rows.unsqueeze(-1)
+    scores = (queries @ keys.transpose(2, 3)).masked_fill(later.unsqueeze(1), -torch.inf)
     of_own = [(queries * k).sum(-1, keepdim=True) for k, _ in own]
     weights = torch.cat([scores, *of_own], -1).mul(scale).softmax(-1)
     attended: Tensor = weights[..., :length] @ values
@@ -159,15 +196,13 @@ def _attend_to_own(queries: Tensor, passes: Sequence[KeysAndValues]) -> Tensor:
     return attended
 
 
-def _rotation(
-    config: HeadConfig, first_position: int, length: int, like: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Cosines and sines, (length, head_dim) each."""
-    half = torch.arange(0, config.head_dim, 2, device=like.device, dtype=torch.float32)
+def _rotation(config: HeadConfig, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Cosines and sines; for positions (…, length), (…, 1, length, head_dim) each."""
+    half = torch.arange(0, config.head_dim, 2, device=positions.device, dtype=torch.float32)
     frequencies = config.rope_theta ** (-half / config.head_dim)
-    positions = torch.arange(first_position, first_position + length, device=like.device)
-    angles = torch.outer(positions.float(), frequencies).repeat(1, 2)
-    return angles.cos().to(like.dtype), angles.sin().to(like.dtype)
+    angles = positions.float().unsqueeze(-1) * frequencies
+    angles = torch.cat([angles, angles], dim=-1).unsqueeze(-3)
+    return angles.cos().to(dtype), angles.sin().to(dtype)
 
 
 def _rotated(rows: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:

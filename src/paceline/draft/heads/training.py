@@ -13,7 +13,7 @@ from torch.nn.utils.rnn import pad_sequence
 from paceline.draft.heads.head import Eagle3Head, HeadConfig
 from paceline.draft.heads.losses import HeadLoss
 from paceline.draft.heads.states import StoredStates
-from paceline.draft.heads.unroll import unroll
+from paceline.draft.heads.unroll import Drafts
 from paceline.draft.values import Answer
 
 PASS_WEIGHT = 0.8
@@ -56,13 +56,15 @@ class HeadLesson:
         self._num_passes = num_passes
 
     def mean_loss(self, head: Eagle3Head, indexes: Sequence[int]) -> Tensor:
-        """Over the drafted tokens of these answers, in all passes, weighted by pass."""
+        """Over the drafted tokens of these answers, weighted by pass. As in service, a draft has
+        another pass where the token of the last one was that of the answer."""
         answers = [self._answers[index] for index in indexes]
         texts = [torch.tensor((*answer.prompt_ids, *answer.token_ids)) for answer in answers]
         states = [self._stored[index] for index in indexes]
         device = head.d2t.device
-        # With rows for all passes of a draft that begins at any token of the longest text.
-        more = self._num_passes
+        # With rows for all passes of a draft that begins at any token of the longest text, and for
+        # the token after them.
+        more = self._num_passes + 1
         token_ids = F.pad(pad_sequence(texts, batch_first=True), (0, more)).to(device)
         padded = pad_sequence([state.aux for state in states], batch_first=True)
         aux = F.pad(padded, (0, 0, 0, more)).to(device).float()
@@ -80,15 +82,28 @@ class HeadLesson:
                 probs = logits.softmax(dim=-1)[:, head.tokens]
                 of_drafted = (drafted.flatten().cumsum(0) - 1).view(drafted.shape)  # of `probs`
             total, weights = torch.zeros((), device=device), 0.0
-            passes = unroll(head, aux, embedded, self._num_passes)
-            for number, hidden in enumerate(passes, start=1):
-                rows = slice(number, number + hidden.shape[1])
-                chosen = drafted[:, rows] & begun[:, : hidden.shape[1]]
+            drafts = Drafts(head, aux, embedded, self._num_passes)
+            wanted = begun[:, : drafts.rows.shape[1]] & self._may_draft(drafted)
+            is_wanted = drafts.keep(wanted)
+            for number in range(1, self._num_passes + 1):
+                hidden = drafts.advance()
+                predicted = drafts.rows + number  # positions whose next token is drafted
+                chosen = is_wanted & drafted.gather(1, predicted)
                 found_logits = head.logits(hidden[chosen]).float()
-                found = self._loss(probs[of_drafted[:, rows][chosen]], found_logits)
+                found = self._loss(probs[of_drafted.gather(1, predicted)[chosen]], found_logits)
                 weight = PASS_WEIGHT ** (number - 1)
                 total, weights = total + weight * found.sum(), weights + weight * len(found)
+                is_accepted = torch.zeros_like(chosen)
+                written = token_ids.gather(1, predicted + 1)[chosen]
+                is_accepted[chosen] = head.tokens[found_logits.argmax(dim=-1)] == written
+                if not is_accepted.any():
+                    break
+                is_wanted = drafts.keep(is_accepted)
             return total / max(weights, 1.0)
+
+    def _may_draft(self, drafted: Tensor) -> Tensor:
+        """Whether the first pass of the draft that begins at a row drafts a token."""
+        return drafted[:, 1 : drafted.shape[1] - self._num_passes + 1]
 
 
 def _drafted(answers: Sequence[Answer], length: int) -> tuple[Tensor, Tensor]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,17 @@ from unit.draft.conftest import TinyPair
 NUM_PASSES = 3
 TOKENS = list(range(1, 99, 3))
 ANSWERS = [
-    Answer("a", "a", Sampling(0.0), (4, 9, 7), (10, 13, 40, 16, 11), 4),
-    Answer("b", "b", Sampling(0.0), (5, 8), (19, 22), 2),
+    Answer("a", "a", Sampling(0.0), (4, 9, 7), (10, 1, 1, 40, 1, 1, 1, 11), 7),
+    Answer("b", "b", Sampling(0.0), (5, 8), (19, 1), 2),
 ]
-"""The first one is continued past its end, the second one is not."""
+"""The first one is continued past its end, the second one is not. The head likes token 1."""
+
+
+class BiasedHead(Eagle3Head):
+    """Drafts token 1 nearly always."""
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        return super().logits(hidden) + 20 * (self.tokens == 1)
 
 
 @pytest.fixture(scope="module")
@@ -35,22 +43,27 @@ def target(pair: TinyPair) -> Any:
 
 @pytest.fixture(scope="module")
 def head(target: Any) -> Eagle3Head:
-    return initial_head(head_config_of(target.config, len(TOKENS)), target, TOKENS, seed=0)
+    made = initial_head(head_config_of(target.config, len(TOKENS)), target, TOKENS, seed=0)
+    made.__class__ = BiasedHead
+    return made
 
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_the_loss_is_that_of_drafts_one_after_the_other(
     target: Any, head: Eagle3Head, tmp_path: Path, loss: str
 ) -> None:
-    """Drafts begin after the prompt's last token, and the answer's first token is not drafted. The
-    target's probabilities are over its whole vocabulary."""
-    total, weights = 0.0, 0.0
+    """Drafts begin after the prompt's last token, and the answer's first token is not drafted. A
+    pass follows where the last one drafted what the answer has. The target's probabilities are over
+    its whole vocabulary."""
+    total, weights, passes = 0.0, 0.0, Counter[int]()
     for answer in ANSWERS:
         for number, label, logits in drafted(target, head, answer):
             probs = label.softmax(-1)[TOKENS]
             weight = PASS_WEIGHT ** (number - 1)
             total += weight * LOSSES[loss](probs[None], logits[None]).item()
             weights += weight
+            passes[number] += 1
+    assert passes == {1: 7, 2: 4, 3: 2}
     lengths = [len(answer.prompt_ids) + len(answer.token_ids) for answer in ANSWERS]
     stored = StoredStates(tmp_path / "states.bin", lengths, len(head.config.aux_layers), 32)
     for index, answer in enumerate(ANSWERS):
@@ -71,9 +84,14 @@ def drafted(target: Any, head: Eagle3Head, answer: Answer) -> list[tuple[int, Te
     embedded = target.get_input_embeddings()(padded)
     found = []
     with torch.no_grad():
-        for number, hidden in enumerate(unroll(head, aux[None], embedded[None], NUM_PASSES), 1):
-            for start in range(num_prompt - 1, hidden.shape[1]):
+        passes = list(unroll(head, aux[None], embedded[None], NUM_PASSES))
+        for start in range(num_prompt - 1, passes[0].shape[1]):
+            for number, hidden in enumerate(passes, 1):
                 token = start + number + 1
-                if num_prompt < token < end:
-                    found.append((number, labels[token - 1], head.logits(hidden[0, start])))
+                if not num_prompt < token < end:
+                    break
+                logits = head.logits(hidden[0, start])
+                found.append((number, labels[token - 1], logits))
+                if head.tokens[logits.argmax()] != padded[token]:
+                    break
     return found
