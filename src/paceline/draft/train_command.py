@@ -103,7 +103,7 @@ Examples:
 @TEMPERATURE
 @MAX_TOKENS
 @click.option(
-    "--engine", type=click.Choice(["transformers", "vllm"]), default="transformers",
+    "--engine", type=NamedChoice(["transformers", "vllm"]), default="transformers",
     show_default=True,
     help="What generates the answers. vllm takes a minute to start and is some times as fast.",
 )  # fmt: skip

@@ -32,7 +32,7 @@ AUTO = "auto"
 BUNDLED = "bundled"
 SMOLLM2 = "smollm2"
 MODEL_NAMES = (SMOLLM2, BUNDLED)
-"""What `find_named` knows besides `auto`, for messages about another name."""
+"""What `find_named` knows beside `auto`, for messages about another name."""
 BUNDLED_NAME = "paceline-demo"
 """Model id of the bundled pair for clients."""
 

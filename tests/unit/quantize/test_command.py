@@ -64,7 +64,7 @@ def test_a_format_that_this_machine_cannot_serve_is_refused_before_the_model_is_
     assert "vLLM 0.32.0 has no kernel for it. Use w8a8 or awq instead" in result.stderr
     assert "name it with --hardware" in result.stderr
     other = CliRunner().invoke(quantize, [*asked, "--hardware", "gpu-blackwell"])
-    assert "not a folder" in other.stderr
+    assert "neither a folder nor" in other.stderr
 
 
 def test_an_existing_folder_and_a_missing_model_are_wrong_usage(tiny: Path, tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_an_existing_folder_and_a_missing_model_are_wrong_usage(tiny: Path, tmp_
     (tmp_path / "full" / "a").write_text("1")
     for model, out, message in (
         (str(tiny), tmp_path / "full", "which exists"),
-        (str(tmp_path / "gone"), tmp_path / "out", "not a folder"),
+        (str(tmp_path / "gone"), tmp_path / "out", "neither a folder nor"),
     ):
         result = CliRunner().invoke(quantize, [model, "--scheme", "fp8", "--out", str(out)])
         assert result.exit_code == 2

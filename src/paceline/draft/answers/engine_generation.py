@@ -23,8 +23,13 @@ _MAX_NUM_SEQS = 128
 with 32 and 263 with 96."""
 
 
-def load_engine(folder: Path, dtype: str, max_positions: int, seed: int) -> Any:
-    """An engine of vLLM in processes of its own; `stop_engine` ends them. DraftError without."""
+def load_engine(
+    folder: Path, dtype: Any, max_positions: int, seed: int, *, compiles: bool = True
+) -> Any:
+    """An engine of vLLM in processes of its own; `stop_engine` ends them. DraftError without.
+
+    `dtype` is a name of vLLM's, such as bfloat16.
+    """
     try:
         from vllm import LLM
         from vllm.platforms import current_platform
@@ -40,6 +45,7 @@ def load_engine(folder: Path, dtype: str, max_positions: int, seed: int) -> Any:
         max_model_len=max_positions,
         generation_config="vllm",
         disable_log_stats=True,
+        enforce_eager=not compiles,
         **options,
     )
 

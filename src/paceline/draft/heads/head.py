@@ -68,7 +68,7 @@ class Eagle3Head(nn.Module):
         begin at a row or after it attend to. Both arguments are (num_texts, length, hidden_size).
         """
         positions = torch.arange(embedded.shape[1], device=embedded.device)
-        return self.midlayer.remember(embedded, hidden, positions)  # type: ignore[no-any-return]
+        return self.midlayer.remember(embedded, hidden, positions)
 
     def advance(
         self,

@@ -23,6 +23,7 @@ from paceline.draft.answers import (
     collect_answers,
     load_engine,
 )
+from paceline.draft.heads.folder import read_fitting_head
 from paceline.draft.interruption import StopRequest
 from paceline.draft.models import (
     check_same_tokens,
@@ -39,7 +40,7 @@ from paceline.draft.progress import DraftProgress
 from paceline.draft.prompts import PromptSet, read_prompts
 from paceline.draft.training.distil import TrainingPlan, TrainingState, distil
 from paceline.draft.training.examples import trainable
-from paceline.draft.training.head_kind import HeadKind, read_fitting_head
+from paceline.draft.training.head_kind import HeadKind
 from paceline.draft.training.kind import DrafterKind
 from paceline.draft.training.model_kind import DraftModelKind
 from paceline.draft.training.promotion import Promotion, decide_promotion

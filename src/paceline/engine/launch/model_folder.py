@@ -33,7 +33,7 @@ class ModelUnfit(Exception):
 def check_model(model: str, other_names: Sequence[str] = ()) -> None:
     """Raise ModelUnfit unless `model` is a folder in Hugging Face layout or may be a name there.
 
-    `other_names` are what the caller accepts besides, for the message.
+    `other_names` are what the caller also accepts, for the message.
     """
     folder = Path(model)
     if folder.is_dir():

@@ -16,13 +16,19 @@ from __future__ import annotations
 import os
 import runpy
 import sys
+from collections.abc import Mapping
 from multiprocessing import context, forkserver
 from typing import Any
 
 from paceline.engine.launch.environment import unwrap_engine_core_variables
 
-_IMPORTED = ("torch._dynamo", "torch._inductor.compile_fx", "vllm.v1.worker.cpu_worker")
-"""Beside the API server's module, which the engine core imports as the main module."""
+_IMPORTED = (
+    "paceline.engine.process.end_with_parent",
+    "torch._dynamo",
+    "torch._inductor.compile_fx",
+    "vllm.v1.worker.cpu_worker",
+)
+"""Before the API server's module, which the engine core imports as the main module."""
 
 
 class _WarmProcess(context.ForkServerProcess):
@@ -37,24 +43,23 @@ class _WarmProcess(context.ForkServerProcess):
         super().start()
 
     def run(self) -> None:
-        os.environ.clear()
-        os.environ.update(self._environment)
+        _set_environment(self._environment)
         super().run()
 
 
 class WarmContext(context.ForkServerContext):
     """Starts processes as `_WarmProcess`."""
 
-    Process = _WarmProcess  # type: ignore[assignment]
+    Process = _WarmProcess
 
 
 def main() -> None:
     """Run the module that the arguments name, as `python -m` does."""
     _, module, *arguments = sys.argv
     _start_fork_server(module)
-    from vllm.v1.engine import utils
+    import vllm.v1.engine.utils as utils
 
-    utils.get_mp_context = WarmContext
+    setattr(utils, "get_mp_context", WarmContext)  # noqa: B010 - it exports no names
     sys.argv = [module, *arguments]
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
@@ -62,10 +67,19 @@ def main() -> None:
 def _start_fork_server(module: str) -> None:
     given = dict(os.environ)
     unwrap_engine_core_variables()
-    forkserver.set_forkserver_preload([module, *_IMPORTED])
+    forkserver.set_forkserver_preload([*_IMPORTED, module])
     forkserver.ensure_running()
-    os.environ.clear()
-    os.environ.update(given)
+    _set_environment(given)
+
+
+def _set_environment(wanted: Mapping[str, str]) -> None:
+    """Change what differs, and nothing else: `setproctitle` finds the memory of the process's title
+    by the variables that it began with."""
+    for name in os.environ.keys() - wanted.keys():
+        del os.environ[name]
+    for name, value in wanted.items():
+        if os.environ.get(name) != value:
+            os.environ[name] = value
 
 
 if __name__ == "__main__":

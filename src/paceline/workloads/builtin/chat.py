@@ -27,7 +27,7 @@ _WRITE = (
 )
 _SUBJECTS = (
     "a lost umbrella", "moving to another city", "a late delivery", "the first day at school",
-    "a broken dishwasher", "a birthday party", "learning the piano", "a train journey at night",
+    "a broken dishwasher", "a birthday party", "learning the piano", "a night on a train",
     "a neighbour's dog", "planting a garden", "a job interview", "a holiday in the mountains",
 )  # fmt: skip
 _EDIT = (

@@ -41,7 +41,7 @@ def test_an_interrupted_run_leaves_a_valid_partial_report(
     """An hour is planned; the signal comes after six answers of 20 tokens, 0.2 s each."""
     report, records = tmp_path / "report.json", tmp_path / "records.jsonl"
     process = start_bench(
-        *("run", mock_server.url),
+        *("run", mock_server.url, "--workload", "code"),
         *("--duration", "3600", "--concurrency", "3", "--max-tokens", "20"),
         *("--json", str(report), "--records", str(records), "--slo", "ttft=30s"),
     )

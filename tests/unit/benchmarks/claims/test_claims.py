@@ -116,7 +116,7 @@ def test_every_planted_wrong_figure_is_found(module: DocumentClaims) -> None:
 @pytest.mark.parametrize(
     ("document", "result", "path"),
     [
-        ("README.md", "chaos-real-kills-", ("total", "num_requests")),
+        ("docs/figures.md", "chaos-real-kills-", ("total", "num_requests")),
         (
             "README.md",
             "governor-interleaved-twin-model-campaign-2026-11-30.json.gz",

@@ -108,9 +108,9 @@ async def test_the_steps_of_a_start_are_reported(folder: Path) -> None:
     async with running(supervisor):
         assert steps[0] == ("engine-0", f"starting vLLM (log: {log})")
         assert sorted(steps[1:]) == [
+            ("engine-0", "loading the model"),
             ("engine-0", "step times: checked"),
             ("engine-0", "step times: measured 9 kinds"),
-            ("engine-0", "loading the model"),
             ("engine-0", "warming up"),
         ]
 
