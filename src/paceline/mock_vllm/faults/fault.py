@@ -82,6 +82,8 @@ class Fault:
     response, before the first token. None: when the request arrives."""
     containing: str | None = None
     """Only requests whose prompt contains this text; also those that continue an answer to it."""
+    ending: str | None = None
+    """Only requests whose prompt ends with this text: not those that continue an answer to it."""
     request: int | None = None
     """Only the n-th request to the route, from 1, counted since the fault was added."""
     every: int | None = None
@@ -110,8 +112,9 @@ class Fault:
             raise ValueError(
                 f"kind {self.kind} replaces the answer, so it must not have after_tokens."
             )
-        if self.route != "generate" and self.containing is not None:
-            raise ValueError(f"containing requires route generate; got {self.route}.")
+        for name in ("containing", "ending"):
+            if self.route != "generate" and getattr(self, name) is not None:
+                raise ValueError(f"{name} requires route generate; got {self.route}.")
         if self.duration_s is not None and self.kind not in _KINDS_WITH_DURATION:
             allowed = ", ".join(sorted(_KINDS_WITH_DURATION))
             raise ValueError(f"duration_s needs a kind of {allowed}; got {self.kind}.")
@@ -140,7 +143,7 @@ class Fault:
     def is_immediate(self) -> bool:
         """Whether the fault is injected when it is added, without waiting for a request."""
         conditions = (
-            *(self.after_tokens, self.containing),
+            *(self.after_tokens, self.containing, self.ending),
             *(self.request, self.every, self.rate, self.times),
         )
         return self.kind in SERVER_KINDS and all(value is None for value in conditions)

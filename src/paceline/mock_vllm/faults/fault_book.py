@@ -53,6 +53,9 @@ class FaultBook:
         text = fault.containing
         if text is not None and not any(text in decode(prompt) for prompt in prompts):
             return False
+        end = fault.ending
+        if end is not None and not any(decode(prompt).endswith(end) for prompt in prompts):
+            return False
         entry.num_seen += 1
         if fault.request is not None and entry.num_seen != fault.request:
             return False

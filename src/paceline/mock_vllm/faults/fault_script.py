@@ -53,7 +53,7 @@ def _read_fault(number: int, entry: object) -> Fault:
 
 
 def _check_type(number: int, name: str, value: object) -> None:
-    if name in ("kind", "route", "containing"):
+    if name in ("kind", "route", "containing", "ending"):
         is_right, wanted = isinstance(value, str), "a string"
     elif name in ("rate", "after_s", "duration_s", "factor", "share"):
         is_right = isinstance(value, int | float) and not isinstance(value, bool)

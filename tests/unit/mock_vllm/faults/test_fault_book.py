@@ -39,6 +39,17 @@ async def test_a_fault_can_concern_the_requests_with_a_text_in_their_prompt() ->
     assert statuses == [200, 200, 500, 200, 200]
 
 
+async def test_a_fault_can_concern_the_requests_that_do_not_continue_an_answer() -> None:
+    """A continuation's prompt has what was sent after the text with which the prompt ends."""
+    fault = Fault(FaultKind.STATUS, status=500, ending="once")
+    async with serving(fault) as http:
+        statuses = [
+            (await http.post("/v1/completions", json=BODY | {"prompt": prompt})).status_code
+            for prompt in ("once", "at once", "once upon", encode_text("once upon"))
+        ]
+    assert statuses == [500, 500, 200, 200]
+
+
 def test_a_rate_selects_that_fraction_and_the_same_seed_the_same_requests() -> None:
     def triggered(seed: int) -> list[bool]:
         book = FaultBook(seed)
