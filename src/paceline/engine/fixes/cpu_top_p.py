@@ -30,7 +30,8 @@ def _restrict(stock: Any, logits: Any, k: Any, p: Any, allow_cpu_sync: bool = Fa
     import torch
 
     largest, token_ids = logits.topk(NUM_CANDIDATES, dim=-1)
-    total, is_free, is_cut = logits.logsumexp(dim=-1, keepdim=True), p >= 1, p < 0
+    total, is_free = logits.logsumexp(dim=-1, keepdim=True), p >= 1
+    is_cut = torch.zeros_like(is_free)
     if k is not None:
         last_of_k = (k.long() - 1).clamp(0, NUM_CANDIDATES - 1).unsqueeze(1)
         lowest = largest.gather(1, last_of_k)
