@@ -53,7 +53,7 @@ install_hashed() {
 # Tests, command-line tools and what few programs import are compiled when something imports them. Some
 # packages ship files for other Pythons: not an error.
 compile() {
-    echo "Compiling" >&2
+    echo "Compiling the installed Python modules" >&2
     local tools='(anthropic|fontTools|grafana_foundation_sdk|matplotlib|mypyc?|pip|pygments/lexers)/'
     local rare='(openai/resources|sympy/physics|torch/testing|transformers/models|vllm/models)/'
     "$VENV/bin/python" -m compileall -q -j 0 -x "/tests?/|site-packages/($tools|$rare)" \

@@ -74,6 +74,10 @@ _PARTS = {
         "CPU: finds a top-p nucleus among the likeliest tokens",
         "the vocabulary is sorted for every row, as in vLLM alone",
     ),
+    "warm_core": (
+        "CPU: forks the engine core from a process that imports vLLM beside the API server",
+        "the engine core imports vLLM after the API server, and a start takes longer",
+    ),
     "seeded_generator": (
         "CPU: lets a prompt with a seed be prefilled in pieces",
         "such a prompt crashes the engine, as in vLLM alone",

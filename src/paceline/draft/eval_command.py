@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from paceline.draft.options import (
+    ANSWERS,
     DEFAULT_TEMPERATURES,
     DEVICE,
     EXIT_INTERRUPTED,
@@ -26,7 +27,6 @@ from paceline.option_types import (
     AT_LEAST_1,
     INPUT_FILE,
     JSON_FILE,
-    OUTPUT_FILE,
     refuse_unwritable_file,
 )
 
@@ -73,10 +73,7 @@ Examples:
 )  # fmt: skip
 @DEVICE
 @SEED
-@click.option(
-    "--answers", "answers_file", type=OUTPUT_FILE,
-    help="Keep the target's answers in this file; if it exists, they are not generated again.",
-)  # fmt: skip
+@ANSWERS
 @click.option(
     "--served", "served_file", type=INPUT_FILE,
     help="Report of paceline bench run on the same prompts, to compare with.",

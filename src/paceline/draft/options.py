@@ -9,7 +9,7 @@ import importlib.util
 
 import click
 
-from paceline.option_types import AT_LEAST_0, AT_LEAST_1, INPUT_FILE, NamedChoice
+from paceline.option_types import AT_LEAST_0, AT_LEAST_1, INPUT_FILE, OUTPUT_FILE, NamedChoice
 
 TARGET = click.argument("target")
 PROMPTS = click.option(
@@ -40,6 +40,12 @@ TEMPERATURE = click.option(
     type=AT_LEAST_0,
     multiple=True,
     help="Sampling of the target's answers; 0 is greedy. Repeatable.  [default: 0 and 1]",
+)
+ANSWERS = click.option(
+    "--answers",
+    "answers_file",
+    type=OUTPUT_FILE,
+    help="Keep the target's answers in this file; if it exists, they are not generated again.",
 )
 DEVICE = click.option(
     "--device",

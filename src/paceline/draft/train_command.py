@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from paceline.draft.options import (
+    ANSWERS,
     DEFAULT_TEMPERATURES,
     DEVICE,
     EXIT_INTERRUPTED,
@@ -21,7 +22,13 @@ from paceline.draft.options import (
     TEMPERATURE,
     refuse_without_torch,
 )
-from paceline.option_types import ABOVE_0, AT_LEAST_1, NamedChoice, refuse_unwritable_folder
+from paceline.option_types import (
+    ABOVE_0,
+    AT_LEAST_1,
+    NamedChoice,
+    refuse_unwritable_file,
+    refuse_unwritable_folder,
+)
 
 if TYPE_CHECKING:
     from paceline.draft.training import Comparison, TrainResult
@@ -107,6 +114,7 @@ Examples:
     show_default=True,
     help="What generates the answers. vllm takes a minute to start and is some times as fast.",
 )  # fmt: skip
+@ANSWERS
 @DEVICE
 @SEED
 @click.option("--resume", is_flag=True, help="Continue the training in --out.")
@@ -127,6 +135,7 @@ def train_draft(
     temperatures: tuple[float, ...],
     max_tokens: int,
     engine: Any,
+    answers_file: str | None,
     device: str,
     seed: int,
     resume: bool,
@@ -137,6 +146,7 @@ def train_draft(
     if head_vocabulary is not None and not head:
         raise click.UsageError("--head-vocabulary is for --head.")
     refuse_unwritable_folder("--out", out)
+    refuse_unwritable_file("--answers", answers_file)
     refuse_without_torch()
 
     from paceline.draft.interruption import stop_on_signals
@@ -163,6 +173,7 @@ def train_draft(
         plan=TrainingPlan(loss, seed, num_steps, minutes, rate_scale),
         device=device,
         engine=engine,
+        answers_file=answers_file,
     )
     try:
         with stop_on_signals() as stop, draft_progress() as progress:

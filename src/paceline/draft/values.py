@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -63,6 +64,17 @@ class EncodedPrompt:
     """Longest answer."""
     category: str = ""
     """As the file of prompts names it."""
+
+    def answered(self, sampling: Sampling, token_ids: Sequence[int], num_tokens: int) -> Answer:
+        """The answer to it, of which `token_ids` has `num_tokens` and what follows its end."""
+        return Answer(
+            key=self.key,
+            conversation=self.conversation,
+            sampling=sampling,
+            prompt_ids=self.token_ids,
+            token_ids=tuple(token_ids),
+            num_tokens=num_tokens,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,23 +46,32 @@ def test_no_number_draws_a_token_without_weight(size: int) -> None:
     assert draw_by_cumulation(weights, torch.tensor([0.0])).item() == (1 if size > 3 else size - 1)
 
 
+def test_the_largest_number_draws_no_token_beyond_the_last_with_weight() -> None:
+    """Whatever the sum: its product with a number below 1 stays below it."""
+    weights = torch.zeros(20_000, 2)
+    weights[:, 0] = torch.rand(20_000).add_(1e-3).mul_(torch.rand(20_000).mul(8).exp())
+    uniform = torch.full((20_000,), 1 - 2**-24)
+    assert draw_by_cumulation(weights, uniform).max() == 0
+
+
 def test_a_row_without_weight_gives_an_index_of_the_vocabulary() -> None:
     assert draw_by_cumulation(torch.zeros(1, 4), torch.tensor([0.5])).item() == 3
 
 
 def test_drafts_follow_their_temperature_and_greedy_rows_their_largest_logit() -> None:
-    """Logits 0 and ln 3 at temperature 1: a quarter and three quarters; at 0.5: 1 and 9 of 10."""
+    """Logits ln 3 and 0 at temperature 1: three quarters and a quarter; at 0.5: 9 and 1 in 10."""
     torch.manual_seed(0)
     rows = 30_000
-    logits = torch.tensor([0.0, torch.tensor(3.0).log()]).expand(3 * rows, -1).clone()
+    logits = torch.tensor([torch.tensor(3.0).log(), 0.0]).expand(3 * rows, -1).clone()
     temperature = [1.0] * rows + [0.5] * rows + [0.0] * rows
     token_ids, probs = DRAFTS(never, logits, sampling(temperature, {}))
-    warm, cool, greedy = (part.float().mean().item() for part in token_ids.split(rows))
+    warm, cool, greedy = ((part == 0).float().mean().item() for part in token_ids.split(rows))
     assert warm == pytest.approx(0.75, abs=0.01)
     assert cool == pytest.approx(0.9, abs=0.01)
     assert greedy == 1.0
-    assert probs[0].tolist() == pytest.approx([0.25, 0.75])
-    assert probs[rows].tolist() == pytest.approx([0.1, 0.9])
+    assert probs.isfinite().all()
+    assert probs[0].tolist() == pytest.approx([0.75, 0.25])
+    assert probs[rows].tolist() == pytest.approx([0.9, 0.1])
 
 
 def recovered(draft_probs: Any, target_probs: Any, drafts: list[int], counts: list[int],

@@ -72,22 +72,9 @@ class AnswerFile:
         for row in rows:
             sampling = Sampling(*row["sampling"])
             self.batches[row["batch"]] = [
-                self._answer(key, sampling, token_ids, num_tokens)
+                self._prompts[key].answered(sampling, token_ids, num_tokens)
                 for key, num_tokens, token_ids in row["answers"]
             ]
-
-    def _answer(
-        self, key: str, sampling: Sampling, token_ids: Sequence[int], num_tokens: int
-    ) -> Answer:
-        prompt = self._prompts[key]
-        return Answer(
-            key=key,
-            conversation=prompt.conversation,
-            sampling=sampling,
-            prompt_ids=prompt.token_ids,
-            token_ids=tuple(token_ids),
-            num_tokens=num_tokens,
-        )
 
     def _write_line(self, value: Mapping[str, Any], mode: Literal["ab", "wb"] = "ab") -> None:
         try:

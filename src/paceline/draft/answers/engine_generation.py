@@ -102,13 +102,6 @@ def generate_in_engine(
         ended = [(*start, *answer) for start, answer in zip(starts, answers, strict=True)]
         ends = texts_of(ended, [params(n, num_after_end, []) for n in range(len(prompts))])
     return [
-        Answer(
-            key=prompt.key,
-            conversation=prompt.conversation,
-            sampling=sampling,
-            prompt_ids=prompt.token_ids,
-            token_ids=(*answer, *end),
-            num_tokens=len(answer),
-        )
+        prompt.answered(sampling, (*answer, *end), len(answer))
         for prompt, answer, end in zip(prompts, answers, ends, strict=True)
     ]

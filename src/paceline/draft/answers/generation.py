@@ -68,14 +68,7 @@ def generate_answers(
         mask = torch.cat((mask, torch.ones_like(token_ids)), dim=1)
         positions = positions[:, -1:] + 1
     return [
-        Answer(
-            key=prompt.key,
-            conversation=prompt.conversation,
-            sampling=sampling,
-            prompt_ids=prompt.token_ids,
-            token_ids=tuple(text[: end + num_after_end]),
-            num_tokens=end,
-        )
+        prompt.answered(sampling, text[: end + num_after_end], end)
         for prompt, text, end in zip(prompts, texts, ends, strict=True)
     ]
 

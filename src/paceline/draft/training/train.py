@@ -85,6 +85,8 @@ class TrainOptions:
     device: str
     engine: Engine = "transformers"
     """What generates the target's answers."""
+    answers_file: str | None = None
+    """Where they are kept; None: in `out`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +134,8 @@ def train(options: TrainOptions, progress: DraftProgress, stop: StopRequest) -> 
         name, longest = str(dtype).removeprefix("torch."), prepared.num_positions
         load = partial(load_engine, prepared.target, name, longest, options.plan.seed)
     header = prepared.request.header(prepared.target_revision)
-    file = AnswerFile(options.out / "answers.jsonl", header, prepared.prompts.prompts)
+    path = Path(options.answers_file or options.out / "answers.jsonl")
+    file = AnswerFile(path, header, prepared.prompts.prompts)
     answers = collect_answers(prepared.request, file, load, progress, stop)
     state = _train_weights(options, prepared, answers, progress, stop)
     overall, by_sampling = _compare(options, prepared, answers, progress, stop)

@@ -41,6 +41,7 @@ class VllmHook:
         CorePart,
         "cpu_draws",
         "cpu_top_p",
+        "warm_core",
         "seeded_generator",
         "thinking_budget",
         "min_tokens",

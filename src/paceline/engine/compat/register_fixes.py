@@ -176,6 +176,14 @@ FIX_HOOKS: tuple[VllmHook, ...] = (
         remove_when="vLLM restricts tokens on CPUs without sorting the vocabulary",
     ),
     VllmHook(
+        name="core_processes",
+        target="vllm.v1.engine.utils:CoreEngineProcManager.__init__",
+        expected=("get_mp_context", "Process"),
+        part="warm_core",
+        purpose="creates the engine core's process through its module's name for the context",
+        remove_when="vLLM imports the engine core's modules beside those of the API server",
+    ),
+    VllmHook(
         name="platform_worker_hook",
         target="vllm.platforms.cpu:CpuPlatform.register_triton_kernel_overrides",
         expected=(),

@@ -22,7 +22,8 @@ _GREEDY_BELOW = 1e-5
 
 def draw_by_cumulation(weights: Any, uniform: Any) -> Any:
     """An index per row, drawn in proportion to `weights`, (num_rows, num_tokens), which need not
-    add up to 1. `uniform` is (num_rows,), each in [0, 1).
+    add up to 1. `uniform` is (num_rows,), each in [0, 1) and of the same precision, so that its
+    product with a row's sum stays below the sum.
 
     A row without any weight gives its last index: only a rejected draft is replaced, and then some
     token has weight.
@@ -30,10 +31,8 @@ def draw_by_cumulation(weights: Any, uniform: Any) -> Any:
     import torch
 
     cumulated = weights.cumsum(dim=-1)
-    total = cumulated[:, -1]
-    # A product that rounds to the total would be beyond every token.
-    bound = torch.minimum(uniform * total, torch.nextafter(total, torch.zeros_like(total)))
-    drawn = torch.searchsorted(cumulated, bound.unsqueeze(1), right=True).squeeze(1)
+    bounds = uniform.unsqueeze(1) * cumulated[:, -1:]
+    drawn = torch.searchsorted(cumulated, bounds, right=True).squeeze(1)
     return drawn.clamp_(max=weights.shape[1] - 1)
 
 

@@ -44,7 +44,6 @@ def _restrict(stock: Any, logits: Any, k: Any, p: Any, allow_cpu_sync: bool = Fa
     probs = (largest - total).exp()
     cumulated = probs.cumsum(dim=-1)
     is_inside = cumulated - probs < p.unsqueeze(1)
-    is_inside[:, 0] = True
     is_whole = (cumulated[:, -1] >= p) | largest[:, -1].isneginf()
     left = torch.nonzero(~is_free & (is_cut | ~is_whole)).squeeze(1)
     others = None

@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from multiprocessing import context, forkserver
 from typing import Any
 
+from paceline.engine.compat.wrapping import fits
 from paceline.engine.launch.environment import unwrap_engine_core_variables
 
 _IMPORTED = (
@@ -57,9 +58,10 @@ def main() -> None:
     """Run the module that the arguments name, as `python -m` does."""
     _, module, *arguments = sys.argv
     _start_fork_server(module)
-    import vllm.v1.engine.utils as utils
+    if fits("warm_core", "the fork of the engine core"):
+        import vllm.v1.engine.utils as utils
 
-    setattr(utils, "get_mp_context", WarmContext)  # noqa: B010 - it exports no names
+        setattr(utils, "get_mp_context", WarmContext)  # noqa: B010 - it exports no names
     sys.argv = [module, *arguments]
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 

@@ -74,6 +74,21 @@ def test_a_better_draft_is_promoted_with_its_provenance(pair: TinyPair, tmp_path
     assert document["versions"]["torch"] == torch.__version__
 
 
+def test_kept_answers_serve_another_training(pair: TinyPair, tmp_path: Path) -> None:
+    kept = tmp_path / "answers.jsonl"
+    first = invoke(pair, tmp_path / "first", "--layers", "1", "--answers", str(kept))
+    assert first.exit_code in (0, 3), first.output
+    content = kept.read_bytes()
+    options = ("--layers", "1", "--answers", str(kept))
+    second = invoke(pair, tmp_path / "second", *options, "--loss", "tv")
+    assert second.exit_code in (0, 3), second.output
+    assert kept.read_bytes() == content
+    assert not (tmp_path / "first" / "answers.jsonl").exists()
+    refused = invoke(pair, tmp_path / "third", *options, "--seed", "1")
+    assert refused.exit_code == 1
+    assert "seed is 0 there and 1 here" in refused.output
+
+
 def test_the_new_draft_is_a_model_folder_that_loads(pair: TinyPair, tmp_path: Path) -> None:
     """Cut from the target: one of its two layers, its tokenizer and chat template."""
     out = tmp_path / "out"
