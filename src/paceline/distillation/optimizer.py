@@ -44,19 +44,23 @@ class Muon(torch.optim.Optimizer):
                 parameter.add_(update, alpha=-group["lr"] * scale)
 
 
-def build_optimizers(model: nn.Module, rate_scale: float = 1.0) -> list[torch.optim.Optimizer]:
+def build_optimizers(
+    model: nn.Module, rate_scale: float = 1.0, adam_scale: float = 1.0
+) -> list[torch.optim.Optimizer]:
     """Both optimizers; each group has its top learning rate in `initial_lr`.
 
-    `rate_scale` multiplies both rates; below 1 it suits weights that are already trained.
+    `rate_scale` multiplies both rates, and `adam_scale` that of AdamW; below 1 they suit weights
+    that are already trained.
     """
     matrices: list[nn.Parameter] = []
     others: list[nn.Parameter] = []
     for name, parameter in model.named_parameters():
         is_hidden = parameter.ndim == 2 and not any(word in name for word in _EMBEDDINGS)
         (matrices if is_hidden else others).append(parameter)
+    rate = rate_scale * adam_scale * ADAM_RATE
     optimizers: list[torch.optim.Optimizer] = [
         Muon(matrices, rate_scale * MUON_RATE),
-        torch.optim.AdamW(others, lr=rate_scale * ADAM_RATE, betas=(0.9, 0.95), weight_decay=0.0),
+        torch.optim.AdamW(others, lr=rate, betas=(0.9, 0.95), weight_decay=0.0),
     ]
     for optimizer in optimizers:
         for group in optimizer.param_groups:

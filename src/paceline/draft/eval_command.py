@@ -13,6 +13,7 @@ from paceline.draft.options import (
     ANSWERS,
     DEFAULT_TEMPERATURES,
     DEVICE,
+    ENGINE,
     EXIT_INTERRUPTED,
     MAX_DRAFT_LENGTH,
     MAX_TOKENS,
@@ -46,8 +47,8 @@ Examples:
     help=(
         "Measure the acceptance of a drafter on your prompts, without a server: the target "
         "answers them, and one pass of both over the answers gives what vLLM would count. "
-        "TARGET and --draft are model folders or Hugging Face names; TARGET may be smollm2 or "
-        "bundled.\n\n"
+        "TARGET and --draft are model folders or Hugging Face names, or smollm2 or bundled: the "
+        "model of that name, and its drafter.\n\n"
         "Exit codes: 0 measured, 1 failed, 2 wrong usage, 130 interrupted."
     ),
     epilog=_EXAMPLES,
@@ -71,9 +72,10 @@ Examples:
     "--answers-per-prompt", type=AT_LEAST_1, default=1, show_default=True,
     help="Sampled ones; more of them narrow the intervals where prompts are few.",
 )  # fmt: skip
+@ENGINE
+@ANSWERS
 @DEVICE
 @SEED
-@ANSWERS
 @click.option(
     "--served", "served_file", type=INPUT_FILE,
     help="Report of paceline bench run on the same prompts, to compare with.",

@@ -47,6 +47,13 @@ ANSWERS = click.option(
     type=OUTPUT_FILE,
     help="Keep the target's answers in this file; if it exists, they are not generated again.",
 )
+ENGINE = click.option(
+    "--engine",
+    type=NamedChoice(["transformers", "vllm"]),
+    default="transformers",
+    show_default=True,
+    help="What generates the answers. vllm takes a minute to start and is some times as fast.",
+)
 DEVICE = click.option(
     "--device",
     type=NamedChoice(["auto", "cpu", "cuda"]),

@@ -13,6 +13,7 @@ from paceline.draft.options import (
     ANSWERS,
     DEFAULT_TEMPERATURES,
     DEVICE,
+    ENGINE,
     EXIT_INTERRUPTED,
     MAX_DRAFT_LENGTH,
     MAX_TOKENS,
@@ -109,11 +110,7 @@ Examples:
 @MAX_DRAFT_LENGTH
 @TEMPERATURE
 @MAX_TOKENS
-@click.option(
-    "--engine", type=NamedChoice(["transformers", "vllm"]), default="transformers",
-    show_default=True,
-    help="What generates the answers. vllm takes a minute to start and is some times as fast.",
-)  # fmt: skip
+@ENGINE
 @ANSWERS
 @DEVICE
 @SEED

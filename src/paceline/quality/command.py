@@ -81,7 +81,7 @@ Prompts are as for paceline bench run; "reference" is the right answer.
 @click.argument("baseline")
 @click.argument("candidates", nargs=-1, required=True, metavar="CANDIDATE...")
 @PROMPTS
-@click.option("--draft", help="Draft model, whose acceptance is measured with each target.")
+@click.option("--draft", help="Draft model or EAGLE-3 head to count the acceptance of.")
 @click.option(
     "--checker", "checker_file", type=INPUT_FILE, metavar="FILE.py",
     help="Python file with score(prompt, answer), which is run on every prompt.  [default: equal "
@@ -193,7 +193,7 @@ def _read_options(settings: dict[str, Any]) -> CompareOptions:
     """The options as values. Raises DraftError or QualityError."""
     import torch
 
-    from paceline.draft.models import choose_device
+    from paceline.draft.models import choose_device, find_draft_folder
     from paceline.draft.values import Sampling
     from paceline.engine.launch.hardware import read_hardware
     from paceline.quality.checkers import check_reference, load_checker
@@ -205,7 +205,7 @@ def _read_options(settings: dict[str, Any]) -> CompareOptions:
     checker, draft = settings["checker_file"], settings["draft"]
     return CompareOptions(
         baseline=_find(settings["baseline"]),
-        draft=None if draft is None else _find(draft),
+        draft=None if draft is None else find_draft_folder(draft),
         prompts_file=Path(settings["prompts_file"]),
         target=Target(
             settings["hardware"] or this.hardware_class,

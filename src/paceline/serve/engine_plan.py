@@ -38,7 +38,13 @@ from paceline.engine.launch.speculation import (
     name_lengths,
     uses_model_runner_v2,
 )
-from paceline.named_models import MODEL_NAMES, NamedModel, NamedModelMissing, find_named
+from paceline.named_models import (
+    MODEL_NAMES,
+    NamedModel,
+    NamedModelMissing,
+    draft_named,
+    find_named,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -90,15 +96,9 @@ def plan_engines(
     model = named.target
     check_model(model, MODEL_NAMES)
     uses_v2_runner = uses_model_runner_v2(hardware, environ)
-    if engine.draft in MODEL_NAMES:
-        raise ModelUnfit(
-            f"{engine.draft} is a name for the model to serve, not for a draft (--draft, "
-            "engine.draft); leave it out for the drafter of the model, or give ngram, suffix, none "
-            "or a model folder"
-        )
     is_auto = engine.draft == "auto"
     drafter = choose_drafter(
-        named.draft if is_auto else engine.draft,
+        named.draft if is_auto else draft_named(engine.draft),
         model,
         engine.draft_length_max,
         chosen_by=f"the drafter of {named.served_name}" if is_auto else "as configured",

@@ -31,7 +31,7 @@ def repeating_head(target: Any) -> Eagle3Head:
     but one: so it repeats the last token now and then."""
     config = target.config
     tokens = [token for token in range(config.vocab_size) if token % 4 != 3]
-    head = initial_head(head_config_of(config, len(tokens)), target, tokens, seed=1)
+    head = initial_head(head_config_of(config, len(tokens)), target, tokens, torch.ones(()), seed=1)
     size = config.hidden_size
     with torch.no_grad():
         for parameter in head.midlayer.parameters():

@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 
 from paceline import demo
-from paceline.named_models import NamedModelMissing, draft_of, find_named, smollm2, target_of
+from paceline.engine.launch.eagle_head import is_eagle3_head
+from paceline.named_models import (
+    NamedModelMissing,
+    draft_named,
+    draft_of,
+    find_named,
+    smollm2,
+    target_of,
+)
 from paceline.named_models.verified_folder import digest_of
 
 
@@ -54,6 +62,23 @@ def test_bundled_is_the_pair_of_this_package() -> None:
     assert (named.target, named.draft) == (str(demo.target_path()), str(demo.draft_path()))
     assert named.served_name == "paceline-demo"
     assert draft_of(named.target) == named.draft
+
+
+def test_smollm2_has_a_head_of_this_package(
+    package: Path, conversions: list[Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """So has a copy of it with other weights, by name."""
+    named = find_named("smollm2")
+    assert named is not None
+    assert named.draft == draft_of(named.target) == draft_named("smollm2")
+    assert is_eagle3_head(Path(named.draft))
+    assert draft_named("bundled") == str(demo.draft_path())
+    assert draft_named("ngram") == "ngram"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another"))
+    assert draft_of(named.target) is None
+    monkeypatch.setenv("XDG_CACHE_HOME", "not/absolute")
+    monkeypatch.delenv("HOME")
+    assert draft_of(named.target) is None
 
 
 @pytest.mark.parametrize("model", ["Qwen/Qwen2.5-7B-Instruct", "./smollm2", "smollm2/", "Smollm2"])

@@ -10,12 +10,20 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
+import torch
+
 from paceline.draft.answers.answer_file import AnswerFile
-from paceline.draft.answers.engine_generation import generate_in_engine, stop_engine
+from paceline.draft.answers.engine_generation import (
+    generate_in_engine,
+    load_engine,
+    stop_engine,
+)
 from paceline.draft.answers.generation import generate_answers
 from paceline.draft.interruption import StopRequest
+from paceline.draft.models import load_model, serving_dtype
 from paceline.draft.progress import DraftProgress
 from paceline.draft.prompts import digest_of
 from paceline.draft.values import Answer, EncodedPrompt, Sampling
@@ -66,6 +74,17 @@ class AnswerRequest:
 class _Batch:
     sampling: Sampling
     prompts: tuple[EncodedPrompt, ...]
+
+
+def load_target(
+    engine: Engine, folder: Path, device: torch.device, max_positions: int, seed: int
+) -> Any:
+    """What generates answers of at most `max_positions` tokens, prompts included, for
+    `collect_answers`. DraftError if it cannot be loaded."""
+    dtype = serving_dtype(device)
+    if engine == "vllm":
+        return load_engine(folder, str(dtype).removeprefix("torch."), max_positions, seed)
+    return load_model(folder, dtype, device)
 
 
 def collect_answers(

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -15,14 +16,19 @@ from paceline.draft.acceptance import (
     counts_under,
     estimate_figures,
 )
-from paceline.draft.answers import AnswerFile, AnswerRequest, collect_answers
+from paceline.draft.answers import (
+    AnswerFile,
+    AnswerRequest,
+    Engine,
+    collect_answers,
+    load_target,
+)
 from paceline.draft.evaluation.served import ServedComparison, compare_with_served, read_report
-from paceline.draft.heads.folder import read_fitting_head
-from paceline.draft.heads.measuring import measure_drafter
+from paceline.draft.heads.measuring import check_drafter, measure_drafter
 from paceline.draft.interruption import StopRequest
 from paceline.draft.models import (
-    check_same_tokens,
     choose_device,
+    find_draft_folder,
     find_folder,
     load_config,
     load_model,
@@ -54,6 +60,8 @@ class EvaluationOptions:
     device: str
     answers_file: str | None
     served_file: str | None
+    engine: Engine = "transformers"
+    """What generates the target's answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +83,10 @@ class Evaluation:
 def evaluate(options: EvaluationOptions, progress: DraftProgress, stop: StopRequest) -> Evaluation:
     """Measure. DraftError if the two models do not fit or the prompts do not suffice."""
     device = choose_device(options.device)
-    target, draft = find_folder(options.target), find_folder(options.draft)
+    target, draft = find_folder(options.target), find_draft_folder(options.draft)
     tokenizer, configs = load_tokenizer(target), [load_config(target)]
-    if is_eagle3_head(draft):
-        read_fitting_head(draft, target)
-    else:
-        check_same_tokens(target, draft, (tokenizer, load_tokenizer(draft)))
+    check_drafter(target, draft, tokenizer)
+    if not is_eagle3_head(draft):
         configs.append(load_config(draft))
     report = read_report(Path(options.served_file)) if options.served_file else None
     num_after_end = options.max_draft_length - 1
@@ -99,13 +105,16 @@ def evaluate(options: EvaluationOptions, progress: DraftProgress, stop: StopRequ
         num_after_end=num_after_end,
         seed=options.seed,
         answers_per_prompt=options.answers_per_prompt,
+        engine=options.engine,
     )
     target_revision = revision_of_folder(target)
     with tempfile.TemporaryDirectory(prefix="draft-eval-") as scratch:
         path = Path(options.answers_file or Path(scratch) / "answers.jsonl")
         file = AnswerFile(path, request.header(target_revision), prompts.prompts)
-        target_model = load_model(target, serving_dtype(device), device)
-        answers = collect_answers(request, file, lambda: target_model, progress, stop)
+        longest = max(len(p.token_ids) + p.max_tokens + num_after_end for p in prompts.prompts)
+        load = partial(load_target, options.engine, target, device, longest, options.seed)
+        answers = collect_answers(request, file, load, progress, stop)
+    target_model = load_model(target, serving_dtype(device), device)
     counts = {
         category: measure_drafter(
             target_model,

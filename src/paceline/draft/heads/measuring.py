@@ -17,10 +17,19 @@ from paceline.draft.heads.head import Eagle3Head
 from paceline.draft.heads.states import states_of
 from paceline.draft.heads.unroll import unroll
 from paceline.draft.interruption import StopRequest
-from paceline.draft.models import load_model
+from paceline.draft.models import check_same_tokens, load_model, load_tokenizer
 from paceline.draft.progress import DraftProgress
 from paceline.draft.values import Answer
 from paceline.engine.launch.eagle_head import is_eagle3_head
+
+
+def check_drafter(target: Path, drafter: Path, tokenizer: Any) -> None:
+    """DraftError unless the head or draft model in a folder is for `target`, of which `tokenizer`
+    is the tokenizer."""
+    if is_eagle3_head(drafter):
+        read_fitting_head(drafter, target)
+    else:
+        check_same_tokens(target, drafter, (tokenizer, load_tokenizer(drafter)))
 
 
 def measure_drafter(

@@ -23,6 +23,9 @@ from paceline.draft.passes import PromptedText, batches
 from paceline.draft.progress import DraftProgress
 from paceline.draft.values import DraftError
 
+_ROWS_AT_ONCE = 128
+"""Whose logits over the whole vocabulary are in memory. Chosen: 24 MiB at 49,152 tokens."""
+
 
 @dataclass(frozen=True, slots=True)
 class TextStates:
@@ -32,6 +35,9 @@ class TextStates:
     """Of the head's layers, (num_tokens, num_aux * hidden_size)."""
     last: Tensor
     """Before the target's output layer, (num_tokens, hidden_size)."""
+    log_total: Tensor
+    """Of the exponentials of the target's logits, (num_tokens,) in float32, and 0 in the prompt: a
+    head that has a part of the vocabulary needs no other logits than those of its tokens."""
 
 
 class StoredStates:
@@ -43,7 +49,7 @@ class StoredStates:
         self._path, self._count = path, path.with_suffix(".batches")
         self._starts = [0, *accumulate(lengths)]
         self._aux_size = num_aux * hidden_size
-        width = self._aux_size + hidden_size
+        width = self._aux_size + hidden_size + 2  # a float32 is two numbers of 16 bits
         num_values = self._starts[-1] * width
         if not path.exists() or path.stat().st_size != 2 * num_values:
             self._count.unlink(missing_ok=True)
@@ -56,7 +62,8 @@ class StoredStates:
 
     def __getitem__(self, index: int) -> TextStates:
         rows = self._rows[self._starts[index] : self._starts[index + 1]]
-        return TextStates(rows[:, : self._aux_size], rows[:, self._aux_size :])
+        total = rows[:, -2:].contiguous().view(torch.float32)
+        return TextStates(rows[:, : self._aux_size], rows[:, self._aux_size : -2], total[:, 0])
 
     @property
     def num_batches(self) -> int:
@@ -72,7 +79,8 @@ class StoredStates:
     def put(self, index: int, states: TextStates) -> None:
         """Store the states of one text."""
         rows = self._rows[self._starts[index] : self._starts[index + 1]]
-        rows.copy_(torch.cat([states.aux, states.last], dim=-1))
+        total = states.log_total.unsqueeze(-1).contiguous().view(torch.bfloat16)
+        rows.copy_(torch.cat([states.aux, states.last, total], dim=-1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +104,7 @@ def store_states(
     progress.begin("hidden states", len(texts))
     completed, num_stored = 0, stored.num_batches
     indexed = [_Indexed(i, text.prompt_ids, text.token_ids) for i, text in enumerate(texts)]
-    size = target.config.hidden_size * (len(aux_layers) + 1)
+    size = target.config.hidden_size * (len(aux_layers) + 1) + target.config.vocab_size
     for number, batch in enumerate(batches(indexed, size), start=1):
         if number > num_stored:
             stop.raise_if_set()
@@ -105,6 +113,14 @@ def store_states(
             stored.keep(number)
         completed += len(batch)
         progress.update(completed)
+
+
+@torch.no_grad()
+def aux_scales(target: Any, texts: Sequence[PromptedText], aux_layers: Sequence[int]) -> Tensor:
+    """The root mean square of each auxiliary number in some texts, (num_aux * hidden_size,)."""
+    found = [states_of(target, [text], aux_layers)[0].aux.float() for text in texts]
+    # What a model keeps at the first token is a sink of attention, up to a thousand times as large.
+    return torch.cat([aux[1:] for aux in found]).square().mean(dim=0).sqrt().clamp(min=1e-6)
 
 
 def states_of(
@@ -121,7 +137,20 @@ def states_of(
     token_ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True).to(target.device)
     output = target.model(input_ids=token_ids, use_cache=False, output_hidden_states=True)
     aux = torch.cat([output.hidden_states[layer] for layer in aux_layers], dim=-1)
-    return [
-        TextStates(aux[row, : len(ids)], output.last_hidden_state[row, : len(ids)])
-        for row, ids in enumerate(rows)
-    ]
+    found = []
+    for row, (text, ids) in enumerate(zip(texts, rows, strict=True)):
+        last = output.last_hidden_state[row, : len(ids)]
+        totals = _log_totals(target, last[len(text.prompt_ids) :])
+        log_total = torch.cat([totals.new_zeros(len(text.prompt_ids)), totals])
+        found.append(TextStates(aux[row, : len(ids)], last, log_total))
+    return found
+
+
+def _log_totals(target: Any, last: Tensor) -> Tensor:
+    output = target.get_output_embeddings()
+    found = []
+    for rows in last.split(_ROWS_AT_ONCE):
+        logits = output(rows).float()
+        # Several times as fast as logsumexp on a CPU.
+        found.append(logits[:, 0] - logits.log_softmax(dim=-1)[:, 0])
+    return torch.cat(found)

@@ -8,11 +8,12 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.utils.parametrize import register_parametrization, remove_parametrizations
 from torch.nn.utils.rnn import pad_sequence
 
 from paceline.draft.heads.head import Eagle3Head, HeadConfig
 from paceline.draft.heads.losses import HeadLoss
-from paceline.draft.heads.states import StoredStates
+from paceline.draft.heads.states import StoredStates, TextStates
 from paceline.draft.heads.unroll import Drafts
 from paceline.draft.values import Answer
 
@@ -20,18 +21,53 @@ PASS_WEIGHT = 0.8
 """Of each pass, relative to the one before: fewer drafts reach it. As in EAGLE-3's recipe."""
 
 
-def initial_head(config: HeadConfig, target: Any, tokens: Sequence[int], seed: int) -> Eagle3Head:
-    """A head whose output layer is the target's for its tokens; the rest is random."""
+def initial_head(
+    config: HeadConfig, target: Any, tokens: Sequence[int], scales: Tensor, seed: int
+) -> Eagle3Head:
+    """A head whose output layer is the target's for its tokens; the rest is random, and every
+    auxiliary number has the same weight in it: `scales` are those of `aux_scales`."""
     torch.manual_seed(seed)
     head = Eagle3Head(config)
     for module in head.modules():
         if isinstance(module, nn.Linear):
             nn.init.normal_(module.weight, std=module.in_features**-0.5)
     with torch.no_grad():
+        head.fc.weight.div_(scales)
         head.d2t.copy_(torch.tensor(tokens) - torch.arange(len(tokens)))
         head.lm_head.weight.copy_(target.get_output_embeddings().weight[list(tokens)])
         head.norm.weight.copy_(target.model.norm.weight)
     return head
+
+
+class _EvenInputs(nn.Module):
+    """A weight by that of inputs which all have the size 1.
+
+    Some hidden numbers of a target are a hundred times as large as others. A step of an optimizer
+    that is the same for all inputs changes little but what is made of those.
+    """
+
+    scales: Tensor
+
+    def __init__(self, scales: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("scales", scales)
+
+    def forward(self, weight: Tensor) -> Tensor:
+        return weight / self.scales
+
+    def right_inverse(self, weight: Tensor) -> Tensor:
+        return weight * self.scales
+
+
+def even_inputs(head: Eagle3Head, scales: Tensor) -> None:
+    """Train the layer that reads the target's states as if these had the same size, until
+    `plain_inputs`. The head computes what it computed."""
+    register_parametrization(head.fc, "weight", _EvenInputs(scales))
+
+
+def plain_inputs(head: Eagle3Head) -> None:
+    """Undo `even_inputs`, with what was learned."""
+    remove_parametrizations(head.fc, "weight")
 
 
 class HeadLesson:
@@ -69,17 +105,13 @@ class HeadLesson:
         padded = pad_sequence([state.aux for state in states], batch_first=True)
         aux = F.pad(padded, (0, 0, 0, more)).to(device).float()
         drafted, begun = (found.to(device) for found in _drafted(answers, token_ids.shape[1]))
-        last = torch.cat(
-            [
-                state.last[len(answer.prompt_ids) :][: answer.num_tokens - 1]
-                for state, answer in zip(states, answers, strict=True)
-            ]
-        )
+        last, log_total = (found.to(device) for found in _of_drafted(states, answers))
         with torch.autocast(device.type, torch.bfloat16, enabled=self._is_16_bit):
             with torch.no_grad():
                 embedded = self._embed(token_ids).float()
-                logits = self._output(last.to(device, self._output.weight.dtype)).float()
-                probs = logits.softmax(dim=-1)[:, head.tokens]
+                rows = self._output.weight[head.tokens]
+                logits = last.to(rows.dtype) @ rows.T
+                probs = (logits.float() - log_total.unsqueeze(-1)).exp()
                 of_drafted = (drafted.flatten().cumsum(0) - 1).view(drafted.shape)  # of `probs`
             total, weights = torch.zeros((), device=device), 0.0
             drafts = Drafts(head, aux, embedded, self._num_passes)
@@ -104,6 +136,17 @@ class HeadLesson:
     def _may_draft(self, drafted: Tensor) -> Tensor:
         """Whether the first pass of the draft that begins at a row drafts a token."""
         return drafted[:, 1 : drafted.shape[1] - self._num_passes + 1]
+
+
+def _of_drafted(states: Sequence[TextStates], answers: Sequence[Answer]) -> tuple[Tensor, Tensor]:
+    """`last` and `log_total` where the target has the logits of the tokens that drafts predict."""
+    last, log_total = [], []
+    for state, answer in zip(states, answers, strict=True):
+        start = len(answer.prompt_ids)
+        rows = slice(start, start + answer.num_tokens - 1)
+        last.append(state.last[rows])
+        log_total.append(state.log_total[rows])
+    return torch.cat(last), torch.cat(log_total)
 
 
 def _drafted(answers: Sequence[Answer], length: int) -> tuple[Tensor, Tensor]:

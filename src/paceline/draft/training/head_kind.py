@@ -14,8 +14,8 @@ from paceline.draft.heads.folder import head_config_of, read_fitting_head, write
 from paceline.draft.heads.head import Eagle3Head, HeadConfig
 from paceline.draft.heads.losses import LOSSES
 from paceline.draft.heads.measuring import measure_drafter
-from paceline.draft.heads.states import StoredStates, store_states
-from paceline.draft.heads.training import HeadLesson, initial_head
+from paceline.draft.heads.states import StoredStates, aux_scales, store_states
+from paceline.draft.heads.training import HeadLesson, even_inputs, initial_head, plain_inputs
 from paceline.draft.heads.vocabulary import choose_tokens
 from paceline.draft.interruption import StopRequest
 from paceline.draft.models import load_config, load_model, serving_dtype
@@ -27,6 +27,8 @@ from paceline.draft.values import Answer, DraftError
 NUM_PASSES = 4
 """Passes of a draft that are trained: what a head makes of its own hidden states varies little
 after them."""
+_SCALED_TEXTS = 16
+"""Examples that show how large the target's states are; some thousands of tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,8 @@ class HeadKind:
     """File for the target's hidden states."""
     seed: int
     device: torch.device
+    adam_scale: float = 0.25
+    """Its output layer is the target's."""
 
     def num_parameters(self) -> int:
         with torch.device("meta"):
@@ -52,7 +56,7 @@ class HeadKind:
 
     def bytes_per_token(self) -> int:
         config = self.config()
-        return 2 * (len(config.aux_layers) + 1) * config.hidden_size
+        return 2 * (len(config.aux_layers) + 1) * config.hidden_size + 4
 
     def start(self, examples: Sequence[Answer]) -> Any:
         if self.before is not None:
@@ -65,10 +69,16 @@ class HeadKind:
             config.vocab_size,
         )
         target = load_model(self.target, torch.float32, self.device)
-        return initial_head(config, target, tokens, self.seed).to(self.device)
+        scales = self._scales(target, examples)
+        return initial_head(config, target, tokens, scales, self.seed).to(self.device)
 
     def lesson(
-        self, examples: Sequence[Answer], loss: str, progress: DraftProgress, stop: StopRequest
+        self,
+        student: Any,
+        examples: Sequence[Answer],
+        loss: str,
+        progress: DraftProgress,
+        stop: StopRequest,
     ) -> LossOf:
         config = self.config()
         target = load_model(self.target, serving_dtype(self.device), self.device)
@@ -81,10 +91,12 @@ class HeadKind:
                 f"cannot write {self.states}: {error.strerror or error}. Free space and repeat the "
                 "command with --resume"
             ) from error
+        even_inputs(student, self._scales(target, examples))
         lesson = HeadLesson(target, examples, stored, LOSSES[loss], NUM_PASSES)
         return lambda head, batch: lesson.mean_loss(head, batch.indexes)
 
     def write(self, student: Any, folder: Path, provenance: Mapping[str, Any]) -> None:
+        plain_inputs(student)
         write_draft(lambda scratch: write_head(student, scratch), None, folder, provenance)
 
     def measure(
@@ -109,6 +121,9 @@ class HeadKind:
             )
             for drafter in drafters
         ]
+
+    def _scales(self, target: Any, examples: Sequence[Answer]) -> torch.Tensor:
+        return aux_scales(target, examples[:_SCALED_TEXTS], self.config().aux_layers)
 
     def config(self) -> HeadConfig:
         """The sizes of the head; DraftError where it does not fit the target."""

@@ -24,6 +24,11 @@ LossOf = Callable[[Any, TrainingBatch], Tensor]
 class DrafterKind(Protocol):
     """One kind of drafter, of one target."""
 
+    @property
+    def adam_scale(self) -> float:
+        """Of the learning rate of embeddings and output layers, relative to new ones."""
+        ...
+
     def num_parameters(self) -> int:
         """Of a drafter, without loading anything."""
         ...
@@ -37,13 +42,21 @@ class DrafterKind(Protocol):
         ...
 
     def lesson(
-        self, examples: Sequence[Answer], loss: str, progress: DraftProgress, stop: StopRequest
+        self,
+        student: Any,
+        examples: Sequence[Answer],
+        loss: str,
+        progress: DraftProgress,
+        stop: StopRequest,
     ) -> LossOf:
-        """The loss called `loss`, for batches of `examples`; it may take hours to prepare them."""
+        """The loss of `student` called `loss`, for batches of `examples`; it may take hours to
+        prepare them. The student may get other parameters, of the same function, that learn
+        better."""
         ...
 
     def write(self, student: Any, folder: Path, provenance: Mapping[str, Any]) -> None:
-        """Write the folder that vLLM loads; replaces it whole. DraftError if that fails."""
+        """Write the folder that vLLM loads; replaces it whole. DraftError if that fails. The
+        student is not trained on."""
         ...
 
     def measure(

@@ -32,6 +32,7 @@ class DraftModelKind:
     num_layers: int
     """Of one that is cut."""
     device: torch.device
+    adam_scale: float = 1.0
 
     def num_parameters(self) -> int:
         if self.before is not None:
@@ -47,7 +48,12 @@ class DraftModelKind:
         return cut_from_target(load_model(self.target, torch.float32, self.device), self.num_layers)
 
     def lesson(
-        self, examples: Sequence[Answer], loss: str, progress: DraftProgress, stop: StopRequest
+        self,
+        student: Any,
+        examples: Sequence[Answer],
+        loss: str,
+        progress: DraftProgress,
+        stop: StopRequest,
     ) -> LossOf:
         teacher = load_model(self.target, torch.bfloat16, self.device)
         return partial(mean_loss, teacher=teacher, loss=loss)

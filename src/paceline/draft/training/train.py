@@ -21,19 +21,18 @@ from paceline.draft.answers import (
     AnswerRequest,
     Engine,
     collect_answers,
-    load_engine,
+    load_target,
 )
 from paceline.draft.heads.folder import read_fitting_head
 from paceline.draft.interruption import StopRequest
 from paceline.draft.models import (
     check_same_tokens,
     choose_device,
+    find_draft_folder,
     find_folder,
     load_config,
-    load_model,
     load_tokenizer,
     max_positions,
-    serving_dtype,
     stop_token_ids,
 )
 from paceline.draft.progress import DraftProgress
@@ -128,11 +127,14 @@ def train(options: TrainOptions, progress: DraftProgress, stop: StopRequest) -> 
     disk.
     """
     prepared = _prepare(options)
-    dtype = serving_dtype(prepared.device)
-    load = partial(load_model, prepared.target, dtype=dtype, device=prepared.device)
-    if options.engine == "vllm":
-        name, longest = str(dtype).removeprefix("torch."), prepared.num_positions
-        load = partial(load_engine, prepared.target, name, longest, options.plan.seed)
+    load = partial(
+        load_target,
+        options.engine,
+        prepared.target,
+        prepared.device,
+        prepared.num_positions,
+        options.plan.seed,
+    )
     header = prepared.request.header(prepared.target_revision)
     path = Path(options.answers_file or options.out / "answers.jsonl")
     file = AnswerFile(path, header, prepared.prompts.prompts)
@@ -167,8 +169,8 @@ def train(options: TrainOptions, progress: DraftProgress, stop: StopRequest) -> 
 def _prepare(options: TrainOptions) -> _Prepared:
     device = choose_device(options.device)
     target = find_folder(options.target)
-    start = find_folder(options.draft) if options.draft else None
-    present = find_folder(options.present) if options.present else None
+    start = find_draft_folder(options.draft) if options.draft else None
+    present = find_draft_folder(options.present) if options.present else None
     tokenizer = load_tokenizer(target)
     config = load_config(target)
     configs = [config]
@@ -285,9 +287,16 @@ def _train_weights(
             "draft; give other prompts, or raise their max_tokens"
         )
     student = kind.start(examples)
-    loss_of = kind.lesson(examples, options.plan.loss, progress, stop)
+    loss_of = kind.lesson(student, examples, options.plan.loss, progress, stop)
     state = distil(
-        student, loss_of, examples, options.plan, options.out, progress=progress, stop=stop
+        student,
+        loss_of,
+        examples,
+        options.plan,
+        options.out,
+        adam_scale=kind.adam_scale,
+        progress=progress,
+        stop=stop,
     )
     kind.write(student, options.out / "draft", render_unmeasured())
     return state

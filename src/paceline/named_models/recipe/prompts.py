@@ -19,7 +19,13 @@ from typing import Any
 
 from paceline.compatibility.cpu_formats import choose_cpu_dtype
 from paceline.named_models import target_of
-from paceline.named_models.recipe.tasks import about_code, about_data, about_texts, passages
+from paceline.named_models.recipe.tasks import (
+    about_code,
+    about_data,
+    about_texts,
+    kind_about_text,
+    passages,
+)
 from paceline.plan.sources.this_machine import read_machine
 
 _SEED = 0
@@ -49,10 +55,14 @@ def write_prompts(out: Path, count: int) -> None:
     written = dict.fromkeys(_turns(model, [_OPENING] * (num_open + num_next)))
     turns = [turn for turn in written if _is_turn(turn)]
     num_data = int((1 - _OPEN - _NEXT - _TEXT - _CODE) * count)
+    about = list(about_texts(draw, passages(), int(_TEXT * count)))
     chats = {
         "chat": _single(turns[:num_open]),
         "second turn": _second_turns(model, turns[num_open:]),
-        "text": _single(about_texts(draw, passages(), int(_TEXT * count))),
+        **{
+            kind: _single([text for text in about if kind_about_text(text) == kind])
+            for kind in ("text", "quote and edit")
+        },
         "code": _single(about_code(draw, int(_CODE * count))),
         "data": _single(about_data(draw, num_data)),
     }

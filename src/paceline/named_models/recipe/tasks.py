@@ -17,10 +17,12 @@ _ABOUT_TEXTS = (
     "Summarize the following text in two sentences.\n\n{text}",
     "Explain this text to a beginner.\n\n{text}",
     "List the main points of this text.\n\n{text}",
+    "Write three questions that this text answers, and their answers.\n\n{text}",
+)
+_COPYING = (
     "Quote the most important sentence of this text, word for word.\n\n{text}",
     "Repeat this text, and correct its spelling where it is wrong.\n\n{text}",
     "Rewrite this text as a bulleted list, with the same words.\n\n{text}",
-    "Write three questions that this text answers, and their answers.\n\n{text}",
 )
 _ABOUT_CODE = (
     "Write a Python function that does the following: {what}",
@@ -50,7 +52,13 @@ def passages() -> list[str]:
 def about_texts(draw: random.Random, texts: list[str], count: int) -> Iterator[str]:
     """Prompts to summarise, explain, quote and edit a passage."""
     for text in draw.sample(texts, min(count, len(texts))):
-        yield draw.choice(_ABOUT_TEXTS).format(text=text)
+        yield draw.choice(_ABOUT_TEXTS + _COPYING).format(text=text)
+
+
+def kind_about_text(prompt: str) -> str:
+    """The category of a prompt of `about_texts`."""
+    beginnings = tuple(template.partition("{")[0] for template in _COPYING)
+    return "quote and edit" if prompt.startswith(beginnings) else "text"
 
 
 def about_code(draw: random.Random, count: int) -> Iterator[str]:

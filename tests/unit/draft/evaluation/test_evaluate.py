@@ -186,7 +186,9 @@ def test_a_head_is_measured_and_each_category_of_prompts_apart(
     """The whole is between its categories. A head of three tokens is accepted now and then."""
     target = load_model(pair.target, torch.float32, CPU)
     tokens = [END_ID, 7, 11]
-    head = initial_head(head_config_of(target.config, len(tokens)), target, tokens, seed=0)
+    head = initial_head(
+        head_config_of(target.config, len(tokens)), target, tokens, torch.ones(()), seed=0
+    )
     (tmp_path / "head").mkdir()
     write_head(head, tmp_path / "head")
     lines = [json.loads(line) for line in pair.prompts.read_text().splitlines()]

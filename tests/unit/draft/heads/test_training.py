@@ -13,8 +13,14 @@ from torch import Tensor
 from paceline.draft.heads.folder import head_config_of
 from paceline.draft.heads.head import Eagle3Head
 from paceline.draft.heads.losses import LOSSES
-from paceline.draft.heads.states import StoredStates, states_of
-from paceline.draft.heads.training import PASS_WEIGHT, HeadLesson, initial_head
+from paceline.draft.heads.states import StoredStates, aux_scales, states_of
+from paceline.draft.heads.training import (
+    PASS_WEIGHT,
+    HeadLesson,
+    even_inputs,
+    initial_head,
+    plain_inputs,
+)
 from paceline.draft.heads.unroll import unroll
 from paceline.draft.models import load_model
 from paceline.draft.values import Answer, Sampling
@@ -43,7 +49,9 @@ def target(pair: TinyPair) -> Any:
 
 @pytest.fixture(scope="module")
 def head(target: Any) -> Eagle3Head:
-    made = initial_head(head_config_of(target.config, len(TOKENS)), target, TOKENS, seed=0)
+    made = initial_head(
+        head_config_of(target.config, len(TOKENS)), target, TOKENS, torch.ones(()), seed=0
+    )
     made.__class__ = BiasedHead
     return made
 
@@ -95,3 +103,31 @@ def drafted(target: Any, head: Eagle3Head, answer: Answer) -> list[tuple[int, Te
                 if head.tokens[logits.argmax()] != padded[token]:
                     break
     return found
+
+
+def test_a_head_learns_from_inputs_of_one_size_and_stays_the_same_function(
+    target: Any, head: Eagle3Head
+) -> None:
+    """What the first token keeps, a sink of attention, does not count for the size."""
+    layers = head.config.aux_layers
+    aux = [states_of(target, [answer], layers)[0].aux for answer in ANSWERS]
+    scales = aux_scales(target, ANSWERS, layers)
+    of_others = torch.cat([rows[1:] for rows in aux])
+    assert (of_others / scales).square().mean(dim=0) == pytest.approx(torch.ones(len(scales)))
+    config = head.config
+    first, plain = (
+        initial_head(config, target, TOKENS, by, seed=0) for by in (scales, torch.ones(()))
+    )
+    torch.testing.assert_close(first.combine(scales * of_others), plain.combine(of_others))
+    weight, combined = first.fc.weight.clone(), first.combine(of_others)
+    even_inputs(first, scales)
+    torch.testing.assert_close(first.combine(of_others), combined)
+    first.combine(of_others).square().sum().backward()
+    [gradient] = [p.grad for name, p in first.named_parameters() if "original" in name]
+    first.fc.parametrizations.weight.original.data -= gradient
+    plain_inputs(first)
+    expected = weight - gradient / scales
+    torch.testing.assert_close(first.fc.weight, expected)
+    assert {name for name, _ in first.named_parameters()} == {
+        name for name, _ in plain.named_parameters()
+    }
