@@ -130,10 +130,11 @@ def cpu_time_s(server: Server) -> float:
     return total_s
 
 
-def private_memory_bytes(server: Server) -> int:
-    """Memory of the server and all its descendants that no other process shares."""
+def proportional_memory_bytes(server: Server) -> int:
+    """Memory of the server and all its descendants; of pages that several processes share, each
+    has its part."""
     processes = [psutil.Process(server.process.pid), *descendants(server)]
-    return sum(int(process.memory_full_info().uss) for process in processes)
+    return sum(int(process.memory_full_info().pss) for process in processes)
 
 
 def watch_idle(servers: Sequence[Server]) -> dict[str, float]:

@@ -213,8 +213,8 @@ def server_plan(arm: Arm, model: ModelFolders, kv_cache_bytes: int) -> dict[str,
 def _llamacpp_command(arm: Arm, model: ModelFolders, kv_cache_bytes: int) -> list[str]:
     """llama.cpp's own server, which computes its slots in one batch.
 
-    The n-grams of `+lookup` are as long as those that Paceline looks up, and the drafts as long as
-    its longest. Prompts of finished requests are not kept in further memory.
+    The n-grams of `+lookup` have three tokens, where Paceline looks two to four up, and the drafts
+    are as long as its longest. Prompts of finished requests are not kept in further memory.
     """
     threads = str(os.cpu_count())
     words = [str(LLAMA_SERVER), "--model", model.gguf, "--host", "127.0.0.1", "--port", "{port}"]
@@ -223,7 +223,7 @@ def _llamacpp_command(arm: Arm, model: ModelFolders, kv_cache_bytes: int) -> lis
     words += ["--parallel", str(_LLAMACPP_SLOTS), "--kv-unified"]
     if arm.drafter is not None:
         words += ["--spec-type", "ngram-simple", "--spec-ngram-simple-size-n", "3"]
-        words += ["--spec-ngram-simple-size-m", "5"]
+        words += ["--spec-ngram-simple-size-m", "8"]
     return words
 
 

@@ -38,8 +38,8 @@ _SEED_STRIDE = 1000
 """Between the seeds of two slices; above the number of requests of a slice."""
 _SYSTEM = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
 """What the model's chat template says where a request has no system prompt."""
-_NUM_REQUESTS = {1: 3, 4: 8, 16: 24, 64: 64}
-"""Of a slice, by users: two to six seconds of an arm on two cores."""
+_NUM_REQUESTS = {1: 3, 4: 8, 16: 32, 64: 128}
+"""Of a slice, by users: two to a dozen seconds of an arm on two cores."""
 USERS = tuple(_NUM_REQUESTS)
 
 
@@ -68,7 +68,7 @@ class Cell:
 
     text: Text
     users: int
-    """Requests in flight, in a closed loop."""
+    """Each has one request in flight, in a closed loop; fewer are in flight at a slice's end."""
     num_requests: int
     """In a slice; at least `users`."""
     is_sampled: bool = False

@@ -54,14 +54,16 @@ class HttpArm:
         async with session:
             client = StreamingClient(session, self._server, None, self._timeout_s)
             load = load_for(await fetch_model(session, self._server, None))
+            primed = []
             if load.priming is not None:
-                await client.send(load.priming, 0.0, time.perf_counter())
+                primed.append(await client.send(load.priming, 0.0, time.perf_counter()))
             counts = self._arm.reports_drafts
             before = await find_counters(session, self._server, None) if counts else None
             records = await run_closed_loop(
                 client, iter(load.requests), load.users, None, time.perf_counter, _ignore
             )
             described = describe_turn(records)
+            described["num_errors"] += describe_turn(primed)["num_errors"] if primed else 0
             if counts:
                 speculation = await finish_counters(session, before)
                 described["drafted_tokens"] = speculation.drafted_tokens

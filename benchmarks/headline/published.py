@@ -150,7 +150,7 @@ _QUANTIZED = "AWQ, continuous batching and speculation, 70B"
 _ALL = "70B on one H100, all techniques"
 PUBLISHED = (
     Published(
-        "output tokens/s with 16 requests in flight, over plain vLLM",
+        "output tokens/s of 16 users, over plain vLLM",
         f"{_ADAPTIVE}: 450 → 1,180 tokens/s",
         2.6,
         _gain(TOKENS_PER_S, PLAIN, SATURATED),
@@ -158,7 +158,7 @@ PUBLISHED = (
         _WIDER_MACHINE,
     ),
     Published(
-        "P99 per output token with 16 requests in flight, plain vLLM over Paceline",
+        "P99 per output token of 16 users, plain vLLM over Paceline",
         f"{_ADAPTIVE}: 85 → 22 ms",
         3.9,
         _gain(TPOT_P99, PLAIN, SATURATED),
@@ -175,7 +175,7 @@ PUBLISHED = (
         "a load at which requests queue, where answers that end earlier shorten the wait",
     ),
     Published(
-        "acceptance rate of Paceline, mean over the cells",
+        "accepted / drafted tokens of Paceline, over all cells",
         f"{_ADAPTIVE}: 0.45 to 0.82",
         0.68,
         measure_acceptance,
@@ -194,7 +194,7 @@ PUBLISHED = (
         "more cores than the engine needs, and cheaper trials of drafting",
     ),
     Published(
-        "requests/s with 16 requests in flight, over naive serving",
+        "requests/s of 16 users, over naive serving",
         f"{_QUANTIZED}: 12 → 89 requests/s",
         7.4,
         _gain(REQUESTS_PER_S, NAIVE, SATURATED),
@@ -203,7 +203,7 @@ PUBLISHED = (
         quantizing_helps=True,
     ),
     Published(
-        "P50 latency with 16 requests in flight, naive serving over Paceline",
+        "P50 latency of 16 users, naive serving over Paceline",
         f"{_QUANTIZED}: 2.1 → 0.4 s",
         5.2,
         _gain(LATENCY_P50, NAIVE, SATURATED),
@@ -237,7 +237,7 @@ PUBLISHED = (
         "more levels, and a machine on which batching adds more",
     ),
     Published(
-        "price of 1M output tokens with 16 requests in flight, naive serving over Paceline",
+        "price of 1M output tokens of 16 users, naive serving over Paceline",
         f"{_ALL}: $2.80 → $0.35",
         8.0,
         _price,

@@ -148,6 +148,7 @@ def _notes(measured: Measured) -> list[str]:
     lengths = ", ".join(
         f"`{arm}` {sum(c.output_tokens for c in counts) / sum(c.num_requests for c in counts):.1f}"
         for arm, counts in totals.items()
+        if counts
     )
     notes.append(f"Output tokens per answer, over all cells: {lengths}.")
     if SATURATED in measured.cells:

@@ -48,7 +48,6 @@ from benchmarks.headline.arms import (
 from benchmarks.headline.bandwidth import read_bytes
 from benchmarks.headline.campaign import run_campaign, warm_up
 from benchmarks.headline.cells import (
-    ANSWER_TOKENS,
     DEFAULT_CELLS,
     Cell,
     parse_cells,
@@ -61,7 +60,7 @@ from benchmarks.headline.http_arm import HttpArm
 from benchmarks.headline.turns import Slice, runs_cell
 from benchmarks.headline.weights import default_draft, prepare
 from benchmarks.results_file import ResultFile, add_allow_dirty, read_result
-from benchmarks.servers import private_memory_bytes, running_servers, watch_idle
+from benchmarks.servers import proportional_memory_bytes, running_servers, watch_idle
 from paceline.bench.results.environment import describe_environment
 
 PRICE_SOURCE = "AWS m7i.large, on demand, N. Virginia, Linux, 2025-07-01"
@@ -82,7 +81,7 @@ def build_plan(arguments: argparse.Namespace) -> dict[str, Any]:
         ],
         "requests": {cell.name: cell.num_requests for cell in cells},
         "repeats": arguments.repeats,
-        "max_tokens": ANSWER_TOKENS,
+        "max_tokens": max(cell.max_tokens for cell in cells),
         "kv_cache_mib": arguments.kv_cache_mib,
         "seed": arguments.seed,
         "usd_per_hour": arguments.usd_per_hour,
@@ -168,7 +167,7 @@ def _measure(arguments: argparse.Namespace, document: dict[str, Any], result: Re
         }
         warm_up(arms, cells, runners)
         document["idle"] = {
-            name: {"cores": cores, "memory_mib": private_memory_bytes(servers[name]) >> 20}
+            name: {"cores": cores, "memory_mib": proportional_memory_bytes(servers[name]) >> 20}
             for name, cores in watch_idle(list(servers.values())).items()
         }
         print(f"all servers idle: {document['idle']}", flush=True)

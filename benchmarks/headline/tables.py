@@ -37,12 +37,12 @@ from benchmarks.headline.published import PUBLISHED, Published, published_column
 from paceline.quantize.schemes import SCHEMES
 
 SERVER_COLUMNS: tuple[tuple[str, Figure, str, str], ...] = (
-    ("tokens/s, 1 in flight", TOKENS_PER_S, SINGLE, ".0f"),
-    ("tokens/s, 16 in flight", TOKENS_PER_S, SATURATED, ".0f"),
-    ("tokens/s, 64 in flight", TOKENS_PER_S, "chat-64", ".0f"),
-    ("requests/s, 16 in flight", REQUESTS_PER_S, SATURATED, ".2f"),
-    ("P50 latency, 16 in flight, ms", LATENCY_P50, SATURATED, ".0f"),
-    ("P99 per output token, 16 in flight, ms", TPOT_P99, SATURATED, ".1f"),
+    ("tokens/s, 1 user", TOKENS_PER_S, SINGLE, ".0f"),
+    ("tokens/s, 16 users", TOKENS_PER_S, SATURATED, ".0f"),
+    ("tokens/s, 64 users", TOKENS_PER_S, "chat-64", ".0f"),
+    ("requests/s, 16 users", REQUESTS_PER_S, SATURATED, ".2f"),
+    ("P50 latency, 16 users, ms", LATENCY_P50, SATURATED, ".0f"),
+    ("P99 per output token, 16 users, ms", TPOT_P99, SATURATED, ".1f"),
     ("P50 time to first token, cached system prompt, ms", TTFT_P50, CACHED, ".1f"),
 )
 """Title, figure, cell and format."""
@@ -89,7 +89,7 @@ def published_rows(measured: Measured) -> Iterator[Claim]:
 def server_header(measured: Measured) -> list[str]:
     columns = [title for title, _, cell, _ in SERVER_COLUMNS if cell in measured.cells]
     if _has_limit(measured):
-        columns += ["limit, tokens/s with 1 in flight", "share of the limit"]
+        columns += ["limit, tokens/s of 1 user", "share of the limit"]
     return ["server", *columns, *(["$ per 1M output tokens"] if _has_price(measured) else [])]
 
 

@@ -174,8 +174,9 @@ def check_same_tokens(target: Path, draft: Path, tokenizers: tuple[Any, Any]) ->
 def _refuse_head(folder: Path) -> None:
     if is_eagle3_head(folder):
         raise DraftError(
-            f"{folder} is an EAGLE-3 head, which runs inside its target only: it is measured by "
-            "`paceline draft train --head`, and served by `paceline serve --draft`"
+            f"{folder} is an EAGLE-3 head, which runs inside its target only: it is trained by "
+            "`paceline draft train --head`, measured by `paceline draft eval`, and served by "
+            "`paceline serve --draft`"
         )
 
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 _EXIT_NOT_PROMOTED = 3
 _DEFAULT_MINUTES = 30.0
 _HEAD_VOCABULARY = 6144
+_NUM_LAYERS = 2
 _NEW_RATE_SCALE = 1.0
 _TRAINED_RATE_SCALE = 0.3
 """Weights that are already trained take smaller steps."""
@@ -80,8 +81,8 @@ Examples:
     "--present", help="Draft in service, to compare with.  [default: the one that is started from]"
 )
 @click.option(
-    "--layers", "num_layers", type=AT_LEAST_1, default=2, show_default=True,
-    help="Of a new draft model.",
+    "--layers", "num_layers", type=AT_LEAST_1,
+    help=f"Of a new draft model.  [default: {_NUM_LAYERS}]",
 )  # fmt: skip
 @click.option(
     "--head", is_flag=True,
@@ -121,7 +122,7 @@ def train_draft(
     out: Path,
     draft: str | None,
     present: str | None,
-    num_layers: int,
+    num_layers: int | None,
     head: bool,
     head_vocabulary: int | None,
     minutes: float | None,
@@ -142,6 +143,10 @@ def train_draft(
         raise click.UsageError("--minutes and --steps exclude each other.")
     if head_vocabulary is not None and not head:
         raise click.UsageError("--head-vocabulary is for --head.")
+    if draft is not None and head_vocabulary is not None:
+        raise click.UsageError("--head-vocabulary is of a new head, and --draft continues one.")
+    if num_layers is not None and (head or draft is not None):
+        raise click.UsageError("--layers is for a new draft model, without --head or --draft.")
     refuse_unwritable_folder("--out", out)
     refuse_unwritable_file("--answers", answers_file)
     refuse_without_torch()
@@ -159,7 +164,7 @@ def train_draft(
         target=target,
         draft=draft,
         present=present,
-        num_layers=num_layers,
+        num_layers=num_layers or _NUM_LAYERS,
         head=(head_vocabulary or _HEAD_VOCABULARY) if head else None,
         prompts_file=prompts_file,
         out=out,

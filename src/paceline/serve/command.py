@@ -90,7 +90,8 @@ class _ServeCommand(StrictCommand):
 @click.option(
     "--draft",
     metavar="auto|MODEL|ngram|suffix|none",
-    help="Drafter. auto: the draft model listed for MODEL in the table of known pairs, or n-gram.",
+    help="Drafter. auto: that of a model named smollm2 or bundled; else the draft model listed for "
+    "MODEL in the table of known pairs, or n-gram.",
 )
 @click.option(
     "--policy",

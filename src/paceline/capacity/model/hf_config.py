@@ -17,11 +17,17 @@ _LLAMA_LIKE = ("LlamaForCausalLM", "MistralForCausalLM", "Phi3ForCausalLM")
 _QWEN = ("Qwen2ForCausalLM", "Qwen3ForCausalLM", "Qwen3MoeForCausalLM")
 _GEMMA = ("Gemma2ForCausalLM", "Gemma3ForCausalLM")
 _DEEPSEEK = ("DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM")
-KNOWN_ARCHITECTURES = (*_LLAMA_LIKE, "MixtralForCausalLM", *_QWEN, *_GEMMA, *_DEEPSEEK)
+_HEADS = ("LlamaForCausalLMEagle3", "Eagle3LlamaForCausalLM")
+"""EAGLE-3 heads: their embeddings are the target's."""
+KNOWN_ARCHITECTURES = (*_LLAMA_LIKE, "MixtralForCausalLM", *_QWEN, *_GEMMA, *_DEEPSEEK, *_HEADS)
 
 _DTYPES = ("bfloat16", "float16", "float32")
 _GEMMA3_PATTERN = 6
 """Every sixth layer of Gemma 3 attends to the whole context, unless the config says otherwise."""
+
+
+_READ_STATES = 3
+"""Of an EAGLE-3 head that names no layers, as in vLLM."""
 
 
 class UnknownModelError(ValueError):
@@ -43,22 +49,23 @@ def read_model_config(config: Mapping[str, Any]) -> ModelShape:
             "'architectures' in config.json"
         )
     reader = _Reader(config, architecture)
-    num_layers = reader.positive("num_hidden_layers")
+    num_layers, is_head = reader.positive("num_hidden_layers"), architecture in _HEADS
     return ModelShape(
         architecture=architecture,
         num_layers=num_layers,
         hidden_size=reader.positive("hidden_size"),
         intermediate_size=reader.dense_intermediate_size(),
-        vocab_size=reader.positive("vocab_size"),
-        ties_embeddings=bool(config.get("tie_word_embeddings", architecture in _GEMMA)),
+        vocab_size=reader.positive("draft_vocab_size" if is_head else "vocab_size"),
+        ties_embeddings=is_head or bool(config.get("tie_word_embeddings", architecture in _GEMMA)),
         attention=reader.attention(),
         experts=reader.experts(num_layers),
         sliding_windows=reader.sliding_windows(num_layers),
-        norms_per_layer=4 if architecture in _GEMMA else 2,
+        norms_per_layer=4 if architecture in _GEMMA else 3 if is_head else 2,
         has_mlp_bias=bool(config.get("mlp_bias", False)),
         rotary=reader.rotary(),
         max_context_tokens=reader.positive("max_position_embeddings"),
         dtype=reader.dtype(),
+        num_read_states=reader.num_read_states() if is_head else 0,
     )
 
 
@@ -84,6 +91,10 @@ class _Reader:
                 f"dtype in config.json is {name!r}; allowed: {', '.join(_DTYPES)}"
             )
         return str(name)
+
+    def num_read_states(self) -> int:
+        layers = self._config.get("eagle_aux_hidden_state_layer_ids")
+        return len(layers) if isinstance(layers, list) and layers else _READ_STATES
 
     def dense_intermediate_size(self) -> int:
         if self._architecture == "MixtralForCausalLM":

@@ -83,6 +83,9 @@ def matrices(shape: ModelShape, tensor_parallel: int = 1) -> Iterator[Matrix]:
 
     The size must be one of `tensor_parallel_sizes`.
     """
+    hidden = shape.hidden_size
+    if shape.num_read_states:
+        yield Matrix("fc", shape.num_read_states * hidden, hidden, 0, 1, is_quantizable=False)
     yield from _attention(shape, tensor_parallel)
     if shape.num_dense_layers:
         yield from _gated_network(
@@ -125,8 +128,10 @@ def _attention(shape: ModelShape, tensor_parallel: int) -> Iterator[Matrix]:
         return
     kv_heads = max(1, attention.num_kv_heads // tensor_parallel)
     outputs = (heads + 2 * kv_heads) * attention.head_dim
+    # A head's layer reads the embedding of a token beside the state before it.
+    inputs = 2 * hidden if shape.num_read_states else hidden
     yield Matrix(
-        f"{prefix}.q_proj", hidden, outputs, 0, layers, parts=3, has_bias=attention.has_qkv_bias
+        f"{prefix}.q_proj", inputs, outputs, 0, layers, parts=3, has_bias=attention.has_qkv_bias
     )
     yield Matrix(
         f"{prefix}.o_proj",

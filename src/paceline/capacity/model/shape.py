@@ -80,6 +80,8 @@ class ModelShape:
     max_context_tokens: int
     dtype: str
     """Of the checkpoint: "bfloat16", "float16" or "float32"."""
+    num_read_states: int = 0
+    """Hidden states of a target that an EAGLE-3 head combines; 0 for a model of its own."""
 
     @property
     def num_expert_layers(self) -> int:

@@ -21,6 +21,8 @@ from paceline.draft.values import Answer, Sampling
 class PromptCounts:
     """What one draft is counted with on one answer."""
 
+    key: str
+    """Of the prompt."""
     conversation: str
     """Of the prompt."""
     sampling: Sampling
@@ -67,7 +69,9 @@ def measure_drafts(
                     num_tokens=answer.num_tokens,
                     max_draft_length=max_draft_length,
                 )
-                found[index].append(PromptCounts(answer.conversation, answer.sampling, counts))
+                found[index].append(
+                    PromptCounts(answer.key, answer.conversation, answer.sampling, counts)
+                )
         completed += len(batch)
         progress.update(completed)
     return found

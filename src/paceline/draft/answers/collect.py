@@ -26,7 +26,7 @@ from paceline.draft.interruption import StopRequest
 from paceline.draft.models import load_model, serving_dtype
 from paceline.draft.progress import DraftProgress
 from paceline.draft.prompts import digest_of
-from paceline.draft.values import Answer, EncodedPrompt, Sampling
+from paceline.draft.values import Answer, DraftError, EncodedPrompt, Sampling
 
 Engine = Literal["transformers", "vllm"]
 MAX_ROWS = 32
@@ -103,7 +103,11 @@ def collect_answers(
     total = sum(len(batch.prompts) for batch in batches)
     completed = total - sum(len(batches[number].prompts) for number in missing)
     progress.begin("the target's own answers", total, completed)
-    target = load_target() if missing else None
+    try:
+        target = load_target() if missing else None
+    except DraftError:
+        stop.raise_if_set()  # a signal ends an engine that starts
+        raise
     generate = generate_in_engine if request.engine == "vllm" else generate_answers
     try:
         for number in missing:

@@ -18,6 +18,8 @@ from paceline.draft.values import Answer, DraftError, EncodedPrompt, Sampling
 _KV_CACHE_BYTES = 4 * 1024**3
 """Of an engine on CPUs. Chosen: a batch of 512 answers of SmolLM2-135M stays cached at 350 tokens
 each, prompts included, for the requests of what follows their ends."""
+_MAX_DRAWS = 4096
+"""Chosen: above twice the prompts of a batch, so that no two texts are drawn with the same seed."""
 _MAX_NUM_SEQS = 128
 """On two CPU cores, 128 requests at once gave 656 tokens/s of SmolLM2-135M, and transformers 214
 with 32 and 263 with 96."""
@@ -38,16 +40,22 @@ def load_engine(
     options: dict[str, Any] = {"max_num_seqs": _MAX_NUM_SEQS}
     if current_platform.is_cpu():
         options["kv_cache_memory_bytes"] = _KV_CACHE_BYTES
-    return LLM(
-        str(folder),
-        dtype=dtype,
-        seed=seed % 2**31,
-        max_model_len=max_positions,
-        generation_config="vllm",
-        disable_log_stats=True,
-        enforce_eager=not compiles,
-        **options,
-    )
+    try:
+        return LLM(
+            str(folder),
+            dtype=dtype,
+            seed=seed % 2**31,
+            max_model_len=max_positions,
+            generation_config="vllm",
+            disable_log_stats=True,
+            enforce_eager=not compiles,
+            **options,
+        )
+    except (ValueError, RuntimeError) as error:
+        raise DraftError(
+            f"vLLM cannot be started for --engine vllm: {error}. Its log above says more; "
+            "--engine transformers does without it"
+        ) from error
 
 
 def stop_engine(engine: Any) -> None:
@@ -65,14 +73,14 @@ def generate_in_engine(
     seed: int,
     stop: StopRequest,
 ) -> list[Answer]:
-    """As `generation.generate_answers`. Raises Interrupted before and after the batch only.
+    """As `generation.generate_answers`. Raises Interrupted before and after generating only.
 
     What follows an answer's end is the text of a second request, whose prompt is the first with its
     answer: vLLM stops there, or does not stop at all.
     """
     from vllm import SamplingParams
 
-    def params(index: int, max_tokens: int, stop_token_ids: list[int]) -> Any:
+    def params(index: int, max_tokens: int, stop_token_ids: list[int], phase: int = 0) -> Any:
         return SamplingParams(
             temperature=sampling.temperature,
             top_k=sampling.top_k,
@@ -81,14 +89,20 @@ def generate_in_engine(
             stop_token_ids=stop_token_ids,
             ignore_eos=True,
             detokenize=False,
-            seed=None if sampling.is_greedy else (seed + index) % 2**63,
+            seed=None if sampling.is_greedy else (seed * _MAX_DRAWS + 2 * index + phase) % 2**63,
         )
 
     def texts_of(starts: Sequence[tuple[int, ...]], each: Sequence[Any]) -> list[tuple[int, ...]]:
         found = engine.generate(
             [{"prompt_token_ids": list(start)} for start in starts], list(each), use_tqdm=False
         )
-        return [tuple(one.outputs[0].token_ids) for one in found]
+        # A signal reaches the engine, too, which then returns what it has.
+        stop.raise_if_set()
+        outputs = [one.outputs[0] for one in found]
+        unfinished = {str(one.finish_reason) for one in outputs} - {"stop", "length"}
+        if unfinished:
+            raise DraftError(f"vLLM ended an answer early ({min(unfinished)}); repeat the command")
+        return [tuple(one.token_ids) for one in outputs]
 
     stop.raise_if_set()
     starts = [prompt.token_ids for prompt in prompts]
@@ -96,11 +110,10 @@ def generate_in_engine(
         starts,
         [params(n, prompt.max_tokens, sorted(stop_ids)) for n, prompt in enumerate(prompts)],
     )
-    stop.raise_if_set()
     ends: list[tuple[int, ...]] = [()] * len(prompts)
     if num_after_end:
         ended = [(*start, *answer) for start, answer in zip(starts, answers, strict=True)]
-        ends = texts_of(ended, [params(n, num_after_end, []) for n in range(len(prompts))])
+        ends = texts_of(ended, [params(n, num_after_end, [], phase=1) for n in range(len(prompts))])
     return [
         prompt.answered(sampling, (*answer, *end), len(answer))
         for prompt, answer, end in zip(prompts, answers, ends, strict=True)

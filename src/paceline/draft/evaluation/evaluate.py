@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from pathlib import Path
 
 from paceline.draft.acceptance import (
@@ -23,7 +22,12 @@ from paceline.draft.answers import (
     collect_answers,
     load_target,
 )
-from paceline.draft.evaluation.served import ServedComparison, compare_with_served, read_report
+from paceline.draft.evaluation.served import (
+    ServedComparison,
+    check_report,
+    compare_with_served,
+    read_report,
+)
 from paceline.draft.heads.measuring import check_drafter, measure_drafter
 from paceline.draft.interruption import StopRequest
 from paceline.draft.models import (
@@ -39,7 +43,7 @@ from paceline.draft.models import (
 )
 from paceline.draft.progress import DraftProgress
 from paceline.draft.prompts import read_prompts
-from paceline.draft.values import Answer, DraftError, EncodedPrompt, Sampling
+from paceline.draft.values import DraftError, EncodedPrompt, Sampling
 from paceline.engine.launch.eagle_head import is_eagle3_head
 from paceline.engine.model_revision import revision_of_folder
 
@@ -89,6 +93,8 @@ def evaluate(options: EvaluationOptions, progress: DraftProgress, stop: StopRequ
     if not is_eagle3_head(draft):
         configs.append(load_config(draft))
     report = read_report(Path(options.served_file)) if options.served_file else None
+    if report is not None:
+        check_report(report, options.samplings, options.max_draft_length)
     num_after_end = options.max_draft_length - 1
     prompts = read_prompts(
         Path(options.prompts_file),
@@ -115,21 +121,17 @@ def evaluate(options: EvaluationOptions, progress: DraftProgress, stop: StopRequ
         load = partial(load_target, options.engine, target, device, longest, options.seed)
         answers = collect_answers(request, file, load, progress, stop)
     target_model = load_model(target, serving_dtype(device), device)
-    counts = {
-        category: measure_drafter(
-            target_model,
-            target,
-            draft,
-            of_category,
-            max_draft_length=options.max_draft_length,
-            progress=progress,
-            stop=stop,
-        )
-        for category, of_category in _by_category(prompts.prompts, answers).items()
-    }
+    counts = measure_drafter(
+        target_model,
+        target,
+        draft,
+        answers,
+        max_draft_length=options.max_draft_length,
+        progress=progress,
+        stop=stop,
+    )
     figures = {
-        sampling: estimate_figures(counts_under(list(chain(*counts.values())), sampling))
-        for sampling in options.samplings
+        sampling: estimate_figures(counts_under(counts, sampling)) for sampling in options.samplings
     }
     return Evaluation(
         options=options,
@@ -139,7 +141,7 @@ def evaluate(options: EvaluationOptions, progress: DraftProgress, stop: StopRequ
         num_prompts=len(prompts.prompts),
         num_too_long=prompts.num_too_long,
         figures=figures,
-        by_category=_figures_by_category(counts, options.samplings),
+        by_category=_figures_by_category(prompts.prompts, counts, options.samplings),
         served=(
             None
             if report is None
@@ -148,23 +150,16 @@ def evaluate(options: EvaluationOptions, progress: DraftProgress, stop: StopRequ
     )
 
 
-def _by_category(
-    prompts: Sequence[EncodedPrompt], answers: Sequence[Answer]
-) -> dict[str, list[Answer]]:
-    category = {prompt.key: prompt.category for prompt in prompts}
-    found: dict[str, list[Answer]] = {}
-    for answer in answers:
-        found.setdefault(category[answer.key], []).append(answer)
-    return dict(sorted(found.items()))
-
-
 def _figures_by_category(
-    counts: Mapping[str, Sequence[PromptCounts]], samplings: Sequence[Sampling]
+    prompts: Sequence[EncodedPrompt],
+    counts: Sequence[PromptCounts],
+    samplings: Sequence[Sampling],
 ) -> dict[str, dict[Sampling, AcceptanceFigures]]:
-    if len(counts) < 2:
-        return {}
+    category_of = {prompt.key: prompt.category for prompt in prompts}
+    categories = sorted(set(category_of.values()) - {""})
     found: dict[str, dict[Sampling, AcceptanceFigures]] = {}
-    for category, of_category in counts.items():
+    for category in categories if len(categories) > 1 else []:
+        of_category = [one for one in counts if category_of[one.key] == category]
         for sampling in samplings:
             with suppress(DraftError):  # too few conversations for an interval
                 figures = estimate_figures(counts_under(of_category, sampling))

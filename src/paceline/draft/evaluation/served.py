@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,36 +77,49 @@ def read_report(path: Path) -> Mapping[str, Any]:
     return document
 
 
+def check_report(
+    document: Mapping[str, Any], samplings: Collection[Sampling], max_draft_length: int
+) -> Sampling:
+    """The sampling that the report is of; DraftError if its server drafted otherwise than what is
+    measured, or counted nothing."""
+    try:
+        temperature = document["config"]["temperature"]
+        counted = document["speculation"]
+        per_position = counted["accepted_per_position_fraction"]
+        num_drafts, num_drafted = counted["num_drafts"], counted["drafted_tokens"]
+        note = counted["note"]
+    except (KeyError, TypeError) as error:
+        raise DraftError(f"the report of {_KIND} is of another version: {error}") from error
+    match = [sampling for sampling in samplings if sampling.temperature == temperature]
+    if not match:
+        measured = ", ".join(f"{sampling.temperature:g}" for sampling in samplings)
+        raise DraftError(
+            f"the report was served at temperature {temperature}, and acceptance is measured at "
+            f"{measured}; add --temperature {temperature}"
+        )
+    if not num_drafts or not per_position:
+        reason = note or "no accepted tokens by position"
+        raise DraftError(f"the report has no speculation counters to compare with: {reason}")
+    served_length = num_drafted / num_drafts
+    if abs(served_length - max_draft_length) > _LENGTH_TOLERANCE * max_draft_length:
+        raise DraftError(
+            f"the server drafted {served_length:.2f} tokens per draft, and acceptance is measured "
+            f"at {max_draft_length}; serve with paceline serve --policy fixed --draft-length-max "
+            f"{max_draft_length}, or set --max-draft-length"
+        )
+    return match[0]
+
+
 def compare_with_served(
     document: Mapping[str, Any],
     figures: Mapping[Sampling, AcceptanceFigures],
     max_draft_length: int,
 ) -> ServedComparison:
-    """The offline figures of the report's temperature beside those served.
-
-    DraftError if the report has no counters, another temperature or another draft length.
-    """
-    temperature = document["config"]["temperature"]
-    match = [sampling for sampling in figures if sampling.temperature == temperature]
-    if not match:
-        measured = ", ".join(f"{sampling.temperature:g}" for sampling in figures)
-        raise DraftError(
-            f"the report was served at temperature {temperature}, and acceptance was measured at "
-            f"{measured}; add --temperature {temperature}"
-        )
-    counted = document["speculation"]
+    """The offline figures of the report's temperature beside those served. DraftError as from
+    `check_report`."""
+    sampling, counted = check_report(document, figures, max_draft_length), document["speculation"]
     per_position = counted["accepted_per_position_fraction"]
-    if not counted["num_drafts"] or not per_position:
-        reason = counted["note"] or "no accepted tokens by position"
-        raise DraftError(f"the report has no speculation counters to compare with: {reason}")
-    served_length = counted["drafted_tokens"] / counted["num_drafts"]
-    if abs(served_length - max_draft_length) > _LENGTH_TOLERANCE * max_draft_length:
-        raise DraftError(
-            f"the server drafted {served_length:.2f} tokens per draft, and acceptance was measured "
-            f"at {max_draft_length}; serve with paceline serve --policy fixed --draft-length-max "
-            f"{max_draft_length}, or set --max-draft-length"
-        )
-    offline = figures[match[0]]
+    offline = figures[sampling]
     rows = [("acceptance_rate", offline.acceptance_rate, counted["acceptance_rate"])]
     rows += [
         (f"accepted_at_position_{number}", estimate, served)
@@ -118,4 +131,4 @@ def compare_with_served(
         ServedFigure(name, estimate.value, served, (estimate.high - estimate.low) / 2)
         for name, estimate, served in rows
     )
-    return ServedComparison(match[0].label, tuple(compared))
+    return ServedComparison(sampling.label, tuple(compared))

@@ -41,8 +41,8 @@ def head_config_of(config: Any, draft_vocab_size: int) -> HeadConfig:
         )
     if draft_vocab_size >= config.vocab_size:
         raise DraftError(
-            f"--head-vocabulary is {draft_vocab_size}; it must be less than the "
-            f"{config.vocab_size} tokens of the target"
+            f"the head would draft {draft_vocab_size} tokens, and must draft fewer than the "
+            f"{config.vocab_size} of the target; set --head-vocabulary"
         )
     rope = getattr(config, "rope_parameters", None) or {}
     if rope.get("rope_type") != "default" or not isinstance(rope.get("rope_theta"), float | int):
@@ -144,9 +144,15 @@ def _shape(weights: Mapping[str, torch.Tensor], name: str) -> torch.Size | None:
 
 
 def _parse(document: Mapping[str, Any]) -> HeadConfig:
-    other = [name for name in _OTHER_FORMS if document.get(name)]
+    forms = {**document.get("eagle_config", {}), **document}
+    other = [name for name in _OTHER_FORMS if forms.get(name)]
     if other:
         raise ValueError(f"it has {other[0]}")
+    rope, activation = document["rope_parameters"], document.get("hidden_act", "silu")
+    if rope.get("rope_type", "default") != "default" or activation != "silu":
+        raise ValueError(f"it has rotary positions {rope} and {activation}")
+    if forms.get("use_aux_hidden_state") is False:
+        raise ValueError("it reads one hidden state")
     hidden_size, num_heads = document["hidden_size"], document["num_attention_heads"]
     return HeadConfig(
         hidden_size=hidden_size,
@@ -157,7 +163,7 @@ def _parse(document: Mapping[str, Any]) -> HeadConfig:
             "head_dim", document["hidden_size"] // document["num_attention_heads"]
         ),
         rms_norm_eps=document["rms_norm_eps"],
-        rope_theta=document["rope_parameters"]["rope_theta"],
+        rope_theta=rope["rope_theta"],
         max_positions=document["max_position_embeddings"],
         vocab_size=document["vocab_size"],
         draft_vocab_size=document["draft_vocab_size"],

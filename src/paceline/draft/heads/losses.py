@@ -1,8 +1,7 @@
 """Losses of a head whose vocabulary is a part of the target's, per position.
 
 The target's probabilities are over its whole vocabulary, of which the head's tokens have a part:
-what is left is never drafted. Renormalising them would overstate what is
-accepted.
+what is left is never drafted. Renormalising them would overstate what is accepted.
 """
 
 from __future__ import annotations

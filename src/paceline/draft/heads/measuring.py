@@ -15,7 +15,7 @@ from paceline.draft.acceptance.positions import accept_tokens
 from paceline.draft.heads.folder import read_fitting_head
 from paceline.draft.heads.head import Eagle3Head
 from paceline.draft.heads.states import states_of
-from paceline.draft.heads.unroll import unroll
+from paceline.draft.heads.unroll import Drafts
 from paceline.draft.interruption import StopRequest
 from paceline.draft.models import check_same_tokens, load_model, load_tokenizer
 from paceline.draft.progress import DraftProgress
@@ -90,7 +90,7 @@ def measure_head(
             num_tokens=answer.num_tokens,
             max_draft_length=max_draft_length,
         )
-        found.append(PromptCounts(answer.conversation, answer.sampling, counts))
+        found.append(PromptCounts(answer.key, answer.conversation, answer.sampling, counts))
         progress.update(completed)
     return found
 
@@ -110,10 +110,11 @@ def _accept(
     realised: list[list[float]] = [[] for _ in range(num_starts + 1)]
     expected: list[list[float]] = [[] for _ in range(num_starts + 1)]
     aux = states.aux.float()
-    passes = unroll(head, aux[None], embedded[None], max_draft_length)
-    for number, hidden in enumerate(passes, start=1):
+    drafts = Drafts(head, aux[None], embedded[None], max_draft_length)
+    drafts.keep((drafts.rows >= first_row) & (drafts.rows < first_row + num_starts))
+    for number in range(1, max_draft_length + 1):
         logits = torch.full_like(target_logits[:num_starts], -torch.inf)
-        logits[:, head.tokens] = head.logits(hidden[0, first_row : first_row + num_starts])
+        logits[:, head.tokens] = head.logits(drafts.advance()[0])
         judged = slice(number, number + num_starts)
         accepted = accept_tokens(
             target_logits[judged], logits, written[judged], answer.sampling, samples_drafts=True

@@ -35,9 +35,6 @@ class TextStates:
     """Of the head's layers, (num_tokens, num_aux * hidden_size)."""
     last: Tensor
     """Before the target's output layer, (num_tokens, hidden_size)."""
-    log_total: Tensor
-    """Of the exponentials of the target's logits, (num_tokens,) in float32, and 0 in the prompt: a
-    head that has a part of the vocabulary needs no other logits than those of its tokens."""
 
 
 class StoredStates:
@@ -62,8 +59,14 @@ class StoredStates:
 
     def __getitem__(self, index: int) -> TextStates:
         rows = self._rows[self._starts[index] : self._starts[index + 1]]
-        total = rows[:, -2:].contiguous().view(torch.float32)
-        return TextStates(rows[:, : self._aux_size], rows[:, self._aux_size : -2], total[:, 0])
+        return TextStates(rows[:, : self._aux_size], rows[:, self._aux_size : -2])
+
+    def log_totals(self, index: int) -> Tensor:
+        """The logarithm of the sum of the exponentials of the target's logits, at each token of the
+        text, (num_tokens,) in float32, and 0 in the prompt: a head that has a part of the
+        vocabulary needs no other logits than those of its tokens."""
+        rows = self._rows[self._starts[index] : self._starts[index + 1], -2:]
+        return rows.contiguous().view(torch.float32)[:, 0]
 
     @property
     def num_batches(self) -> int:
@@ -76,11 +79,12 @@ class StoredStates:
             os.fsync(file.fileno())
         write_bytes(self._count, str(num_batches).encode())
 
-    def put(self, index: int, states: TextStates) -> None:
-        """Store the states of one text."""
+    def put(self, index: int, states: TextStates, log_totals: Tensor) -> None:
+        """Store the states of one text, rounded to 16 bits, and its `log_totals`."""
         rows = self._rows[self._starts[index] : self._starts[index + 1]]
-        total = states.log_total.unsqueeze(-1).contiguous().view(torch.bfloat16)
-        rows.copy_(torch.cat([states.aux, states.last, total], dim=-1))
+        rows[:, : self._aux_size] = states.aux
+        rows[:, self._aux_size : -2] = states.last
+        rows[:, -2:] = log_totals.unsqueeze(-1).contiguous().view(torch.bfloat16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +108,12 @@ def store_states(
     progress.begin("hidden states", len(texts))
     completed, num_stored = 0, stored.num_batches
     indexed = [_Indexed(i, text.prompt_ids, text.token_ids) for i, text in enumerate(texts)]
-    size = target.config.hidden_size * (len(aux_layers) + 1) + target.config.vocab_size
+    size = target.config.hidden_size * (len(aux_layers) + 1)
     for number, batch in enumerate(batches(indexed, size), start=1):
         if number > num_stored:
             stop.raise_if_set()
             for text, states in zip(batch, states_of(target, batch, aux_layers), strict=True):
-                stored.put(text.index, states)
+                stored.put(text.index, states, log_totals_of(target, states, len(text.prompt_ids)))
             stored.keep(number)
         completed += len(batch)
         progress.update(completed)
@@ -117,7 +121,8 @@ def store_states(
 
 @torch.no_grad()
 def aux_scales(target: Any, texts: Sequence[PromptedText], aux_layers: Sequence[int]) -> Tensor:
-    """The root mean square of each auxiliary number in some texts, (num_aux * hidden_size,)."""
+    """The root mean square of each auxiliary number in some texts, (num_aux * hidden_size,), but
+    for their first tokens."""
     found = [states_of(target, [text], aux_layers)[0].aux.float() for text in texts]
     # What a model keeps at the first token is a sink of attention, up to a thousand times as large.
     return torch.cat([aux[1:] for aux in found]).square().mean(dim=0).sqrt().clamp(min=1e-6)
@@ -137,20 +142,18 @@ def states_of(
     token_ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True).to(target.device)
     output = target.model(input_ids=token_ids, use_cache=False, output_hidden_states=True)
     aux = torch.cat([output.hidden_states[layer] for layer in aux_layers], dim=-1)
-    found = []
-    for row, (text, ids) in enumerate(zip(texts, rows, strict=True)):
-        last = output.last_hidden_state[row, : len(ids)]
-        totals = _log_totals(target, last[len(text.prompt_ids) :])
-        log_total = torch.cat([totals.new_zeros(len(text.prompt_ids)), totals])
-        found.append(TextStates(aux[row, : len(ids)], last, log_total))
-    return found
+    return [
+        TextStates(aux[row, : len(ids)], output.last_hidden_state[row, : len(ids)])
+        for row, ids in enumerate(rows)
+    ]
 
 
-def _log_totals(target: Any, last: Tensor) -> Tensor:
+def log_totals_of(target: Any, states: TextStates, num_prompt: int) -> Tensor:
+    """Of the states as they are stored, in 16 bits."""
     output = target.get_output_embeddings()
-    found = []
-    for rows in last.split(_ROWS_AT_ONCE):
-        logits = output(rows).float()
-        # Several times as fast as logsumexp on a CPU.
-        found.append(logits[:, 0] - logits.log_softmax(dim=-1)[:, 0])
+    found = [torch.zeros(num_prompt)]
+    for rows in torch.split(states.last[num_prompt:].bfloat16(), _ROWS_AT_ONCE):
+        logits = output(rows.to(output.weight.dtype)).float()
+        # Faster on a CPU than logsumexp.
+        found.append((logits[:, 0] - logits.log_softmax(dim=-1)[:, 0]).cpu())
     return torch.cat(found)

@@ -13,7 +13,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from paceline.draft.heads.head import Eagle3Head, HeadConfig
 from paceline.draft.heads.losses import HeadLoss
-from paceline.draft.heads.states import StoredStates, TextStates
+from paceline.draft.heads.states import StoredStates
 from paceline.draft.heads.unroll import Drafts
 from paceline.draft.values import Answer
 
@@ -105,14 +105,15 @@ class HeadLesson:
         padded = pad_sequence([state.aux for state in states], batch_first=True)
         aux = F.pad(padded, (0, 0, 0, more)).to(device).float()
         drafted, begun = (found.to(device) for found in _drafted(answers, token_ids.shape[1]))
-        last, log_total = (found.to(device) for found in _of_drafted(states, answers))
+        of_drafted = _of_drafted(self._stored, indexes, answers)
+        last, log_total = (found.to(device) for found in of_drafted)
         with torch.autocast(device.type, torch.bfloat16, enabled=self._is_16_bit):
             with torch.no_grad():
                 embedded = self._embed(token_ids).float()
                 rows = self._output.weight[head.tokens]
                 logits = last.to(rows.dtype) @ rows.T
                 probs = (logits.float() - log_total.unsqueeze(-1)).exp()
-                of_drafted = (drafted.flatten().cumsum(0) - 1).view(drafted.shape)  # of `probs`
+                row_of = (drafted.flatten().cumsum(0) - 1).view(drafted.shape)  # of `probs`
             total, weights = torch.zeros((), device=device), 0.0
             drafts = Drafts(head, aux, embedded, self._num_passes)
             wanted = begun[:, : drafts.rows.shape[1]] & self._may_draft(drafted)
@@ -122,7 +123,7 @@ class HeadLesson:
                 predicted = drafts.rows + number  # positions whose next token is drafted
                 chosen = is_wanted & drafted.gather(1, predicted)
                 found_logits = head.logits(hidden[chosen]).float()
-                found = self._loss(probs[of_drafted.gather(1, predicted)[chosen]], found_logits)
+                found = self._loss(probs[row_of.gather(1, predicted)[chosen]], found_logits)
                 weight = PASS_WEIGHT ** (number - 1)
                 total, weights = total + weight * found.sum(), weights + weight * len(found)
                 is_accepted = torch.zeros_like(chosen)
@@ -138,15 +139,18 @@ class HeadLesson:
         return drafted[:, 1 : drafted.shape[1] - self._num_passes + 1]
 
 
-def _of_drafted(states: Sequence[TextStates], answers: Sequence[Answer]) -> tuple[Tensor, Tensor]:
-    """`last` and `log_total` where the target has the logits of the tokens that drafts predict."""
-    last, log_total = [], []
-    for state, answer in zip(states, answers, strict=True):
+def _of_drafted(
+    stored: StoredStates, indexes: Sequence[int], answers: Sequence[Answer]
+) -> tuple[Tensor, Tensor]:
+    """The states before the output layer, and the logarithms of totals, where the target has the
+    logits of the tokens that drafts predict."""
+    last, log_totals = [], []
+    for index, answer in zip(indexes, answers, strict=True):
         start = len(answer.prompt_ids)
         rows = slice(start, start + answer.num_tokens - 1)
-        last.append(state.last[rows])
-        log_total.append(state.log_total[rows])
-    return torch.cat(last), torch.cat(log_total)
+        last.append(stored[index].last[rows])
+        log_totals.append(stored.log_totals(index)[rows])
+    return torch.cat(last), torch.cat(log_totals)
 
 
 def _drafted(answers: Sequence[Answer], length: int) -> tuple[Tensor, Tensor]:

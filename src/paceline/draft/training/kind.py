@@ -26,7 +26,7 @@ class DrafterKind(Protocol):
 
     @property
     def adam_scale(self) -> float:
-        """Of the learning rate of embeddings and output layers, relative to new ones."""
+        """Of the learning rate of all but the matrices inside the layers, relative to new ones."""
         ...
 
     def num_parameters(self) -> int:

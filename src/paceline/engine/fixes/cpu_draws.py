@@ -7,7 +7,8 @@ drafts takes 31 ms. Here a row's token is the first whose cumulative probability
 number: 0.4 ms for 16 rows.
 
 The distribution is the same up to the resolution of float32, 6e-8, and a token of probability 0 is
-never drawn. A request with a seed takes its uniform number from its own generator.
+never drawn. A token that replaces a draft is drawn with the generator of its request, where that
+has a seed, as in vLLM.
 """
 
 from __future__ import annotations
@@ -91,8 +92,8 @@ def _draw_recovered(
             uniform[row] = torch.rand((), generator=generator)
     if draft_probs is None:
         weights = target_probs.clone()
-        drafted = draft_token_ids.clamp(min=0).unsqueeze(1).long()
-        weights.scatter_(1, drafted, 0.0)  # of a padded draft, -1, nothing is used
+        rows = (draft_token_ids >= 0).nonzero().squeeze(1)  # a padded draft, -1, excludes no token
+        weights[rows, draft_token_ids[rows].long()] = 0.0
     else:
         weights = (target_probs - draft_probs).clamp_(min=0)
     counts = torch.tensor(num_draft_tokens)

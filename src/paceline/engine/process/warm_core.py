@@ -24,12 +24,15 @@ from paceline.engine.compat.wrapping import fits
 from paceline.engine.launch.environment import unwrap_engine_core_variables
 
 _IMPORTED = (
+    "vllm",  # which sets variables that torch reads
     "paceline.engine.process.end_with_parent",
     "torch._dynamo",
     "torch._inductor.compile_fx",
     "vllm.v1.worker.cpu_worker",
 )
 """Before the API server's module, which the engine core imports as the main module."""
+_READ_AT_IMPORT = {"TORCHINDUCTOR_CPP_DYNAMIC_THREADS": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+"""What vLLM's API server sets for an engine core on a CPU, and torch reads when it is imported."""
 
 
 class _WarmProcess(context.ForkServerProcess):
@@ -69,6 +72,7 @@ def main() -> None:
 def _start_fork_server(module: str) -> None:
     given = dict(os.environ)
     unwrap_engine_core_variables()
+    os.environ.update(_READ_AT_IMPORT)
     forkserver.set_forkserver_preload([*_IMPORTED, module])
     forkserver.ensure_running()
     _set_environment(given)

@@ -89,9 +89,11 @@ def _speculation_args(plan: Plan) -> list[str]:
         return []
     config: dict[str, Any] = {"num_speculative_tokens": plan.limits.max_draft_length}
     if drafter.model is not None:
-        config = {"method": "draft_model", "model": drafter.model.name, **config}
+        is_head = drafter.model.shape.num_read_states > 0
+        method = "eagle3" if is_head else "draft_model"
+        config = {"method": method, "model": drafter.model.name, **config}
         # vLLM refuses a draft model that embeds another number of tokens, unless it maps the ids.
-        if drafter.model.shape.vocab_size != plan.demand.model.shape.vocab_size:
+        if not is_head and drafter.model.shape.vocab_size != plan.demand.model.shape.vocab_size:
             config["use_heterogeneous_vocab"] = True
     elif drafter.kind == "ngram" and not plan.entry.hardware.is_cpu:
         # With "ngram" vLLM switches asynchronous scheduling off.

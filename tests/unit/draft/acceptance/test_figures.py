@@ -19,7 +19,9 @@ def prompt(
     key: int, drafts: float, *accepted: float, token_sum: float = 3, tokens: int = 4
 ) -> PromptCounts:
     reached = (drafts, *accepted[:-1])
-    return PromptCounts(str(key), GREEDY, DraftCounts(drafts, accepted, reached, token_sum, tokens))
+    return PromptCounts(
+        str(key), str(key), GREEDY, DraftCounts(drafts, accepted, reached, token_sum, tokens)
+    )
 
 
 def test_figures_are_ratios_of_the_sums() -> None:

@@ -82,7 +82,7 @@ def test_a_difference_that_chance_explains_is_undecided() -> None:
         (report(drafts=0), 2, "no speculation counters .*nothing was drafted"),
         (report(positions=None), 2, "no speculation counters"),
         (report(drafted=130), 2, r"drafted 1\.30 tokens per draft.*--policy fixed"),
-        (report(), 3, r"drafted 2\.00 tokens per draft, and acceptance was measured at 3"),
+        (report(), 3, r"drafted 2\.00 tokens per draft, and acceptance is measured at 3"),
     ],
 )
 def test_reports_that_say_nothing_about_the_figures_are_refused(

@@ -83,7 +83,11 @@ def test_scaled_positions_are_refused() -> None:
 @pytest.mark.parametrize(
     ("config", "size", "message"),
     [
-        (TARGET, 100, "--head-vocabulary is 100; it must be less than the 100 tokens"),
+        (
+            TARGET,
+            100,
+            "draft 100 tokens, and must draft fewer than the 100 of the target; set --head-voc",
+        ),
         (GraniteConfig(), 64, "the target is granite; train a draft model instead"),
     ],
 )
