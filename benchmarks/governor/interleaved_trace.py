@@ -42,6 +42,7 @@ from benchmarks.governor.interleaved.tokenizer import load_encoder
 from benchmarks.results_file import add_allow_dirty, begin_or_resume, read_result, sibling
 from paceline import demo
 from paceline.bench.results.environment import describe_environment
+from paceline.named_models import draft_named, target_of
 
 ARMS = ("none", "none#again", "K=1", "K=2", "K=3", "K=4", "K=6", "K=8", "goodput")
 
@@ -55,6 +56,7 @@ def build_plan(arguments: argparse.Namespace) -> dict[str, Any]:
         "max_draft_length": arguments.max_draft_length,
         "dtype": arguments.dtype,
         "layout": arguments.layout,
+        **({"is_compiled": True} if arguments.compile else {}),
         "arms": [arm.name for arm in arguments.parsed_arms],
         "phases": list(names),
         "is_shuffled": not (arguments.keep_order or arguments.set == "steady"),
@@ -89,7 +91,7 @@ def run(arguments: argparse.Namespace) -> Path:
     )
     options = EngineOptions(
         arguments.target, arguments.drafter, arguments.draft, arguments.dtype,
-        arguments.max_draft_length, arguments.kv_cache_bytes, arguments.layout,
+        arguments.max_draft_length, arguments.kv_cache_bytes, arguments.layout, arguments.compile,
     )  # fmt: skip
     maker = RequestMaker(
         load_encoder(arguments.target), arguments.context_tokens, arguments.prefill_share
@@ -157,9 +159,13 @@ def _parse() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("--target", default=str(demo.target_path()), help="folder of the target model")
-    add("--draft", default=str(demo.draft_path()), help="folder of the draft model")
-    add("--drafter", choices=("model", "ngram"), default="model")
+    add("--target", default=str(demo.target_path()), help="folder of the target model, or its name")
+    add(
+        "--draft",
+        default=str(demo.draft_path()),
+        help="folder of the drafter, or the name of the model that it is for",
+    )
+    add("--drafter", choices=("model", "head", "ngram"), default="model")
     add("--arms", nargs="+", default=list(ARMS), metavar="ARM")
     add("--set", choices=tuple(SETS), default="trace", help="the phases of a repeat")
     add("--phases", nargs="+", metavar="PHASE", help="phases of your own instead of --set")
@@ -178,6 +184,7 @@ def _parse() -> argparse.Namespace:
     add("--max-draft-length", type=int, default=8, metavar="N")
     add("--dtype", default="float32")
     add("--kv-cache-bytes", type=int, default=512 * 1024**2, metavar="N")
+    add("--compile", action="store_true", help="compile the model, as `paceline serve` does")
     add("--layout", choices=LAYOUTS, default="served", help="how engines use the cores")
     add("--results", type=Path, metavar="FOLDER")
     add_allow_dirty(parser)
@@ -185,6 +192,7 @@ def _parse() -> argparse.Namespace:
     add("--resume", type=Path, metavar="FILE", help="complete this result; policies start anew")
     add("--render", type=Path, metavar="FILE", help="write the report of this result, run nothing")
     arguments = parser.parse_args()
+    arguments.target, arguments.draft = target_of(arguments.target), draft_named(arguments.draft)
     if arguments.render is None:
         _check(parser, arguments)
     return arguments

@@ -34,13 +34,15 @@ class EngineOptions:
 
     target: str
     drafter: str
-    """`model` or `ngram`."""
+    """`model`, `head` or `ngram`."""
     draft: str
     dtype: str
     max_draft_length: int
     kv_cache_bytes: int
     layout: str
     """One of `LAYOUTS`."""
+    compiles: bool
+    """Whether vLLM compiles the model."""
 
     def arguments(self, arm: Arm) -> dict[str, Any]:
         """The arguments of `vllm.LLM` for this arm."""
@@ -48,7 +50,7 @@ class EngineOptions:
             "model": self.target,
             "dtype": self.dtype,
             "seed": 0,
-            "enforce_eager": True,
+            "enforce_eager": not self.compiles,
             "enable_prefix_caching": False,
             "max_num_seqs": MAX_NUM_SEQS,
             "max_model_len": MAX_MODEL_LEN,
@@ -61,7 +63,8 @@ class EngineOptions:
         if self.drafter == "ngram":
             speculative |= {"method": "ngram", "prompt_lookup_min": 2, "prompt_lookup_max": 4}
         else:
-            speculative |= {"method": "draft_model", "model": self.draft}
+            method = "eagle3" if self.drafter == "head" else "draft_model"
+            speculative |= {"method": method, "model": self.draft}
             speculative["draft_sample_method"] = "probabilistic"
         return arguments | {
             "speculative_config": speculative,
@@ -102,7 +105,7 @@ class Engine:
         self._log = log
         environment = {
             **os.environ,
-            **layout_environment(options.layout),
+            **layout_environment(options.layout, compiles=options.compiles),
             "PYTHONPATH": os.pathsep.join(arm.python_path(ROOT / "src")),
         }
         self._process = subprocess.Popen(

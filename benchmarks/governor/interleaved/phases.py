@@ -7,6 +7,10 @@ REQUESTS is the number of concurrent requests. TEXT is `predictable` (renames an
 and hard requests in turn). `long` gives a long
 context; `prefill` feeds prompts at most steps; `batches` runs three batches of REQUESTS prompts,
 each to its end, instead of a closed loop.
+
+For a chat model, TEXT is `chat`, `quote` (repeat or change a text in the prompt), `program` or
+`any` of them in turn. Half of the requests of each are greedy and half are sampled at temperature
+0.7, in turn, so that the sampling does not tell the kind of text.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 TEXTS = ("predictable", "code", "hard", "mixed")
+CHATS = ("chat", "quote", "program", "any")
 KINDS = ("", "long", "prefill", "batches")
 NUM_BATCHES = 3
 
@@ -25,8 +30,12 @@ TRACE = (
 )
 MIXED = ("4-mixed", "16-mixed", "32-mixed")
 PREFILL = tuple(f"{load}-{text}-prefill" for load in (4, 16, 32) for text in TEXTS[:3])
+CHAT_MODEL = (
+    *(f"{load}-{text}" for load in (1, 4, 16) for text in CHATS[:2]),
+    *("1-program", "16-program", "4-any", "16-any"),
+)
 STEADY = ("16-code-batches",) * 3 + ("16-hard-batches",) * 3
-SETS = {"trace": TRACE, "mixed": MIXED, "prefill": PREFILL, "steady": STEADY}
+SETS = {"trace": TRACE, "mixed": MIXED, "prefill": PREFILL, "steady": STEADY, "chats": CHAT_MODEL}
 LEAST_TOKENS = 300
 """Output tokens of a phase, at least: with one request, the chances of acceptance alone would make
 the rate of a shorter one vary by a third."""
@@ -63,10 +72,12 @@ def parse_phase(name: str) -> Phase:
     """The phase of this name; ValueError that says what is allowed."""
     load, _, rest = name.partition("-")
     text, _, kind = rest.partition("-")
-    if not load.isdecimal() or int(load) < 1 or text not in TEXTS or kind not in KINDS:
+    is_known = text in (TEXTS if kind else TEXTS + CHATS)
+    if not load.isdecimal() or int(load) < 1 or not is_known or kind not in KINDS:
         raise ValueError(
-            f"the phase is {name!r}; it must be REQUESTS-TEXT or REQUESTS-TEXT-KIND with a text "
-            f"of {', '.join(TEXTS)} and a kind of {', '.join(KINDS[1:])}"
+            f"the phase is {name!r}; it must be REQUESTS-TEXT with a text of "
+            f"{', '.join(TEXTS + CHATS)}, or REQUESTS-TEXT-KIND with one of the first "
+            f"{len(TEXTS)} and a kind of {', '.join(KINDS[1:])}"
         )
     return Phase(name, int(load), text, kind)
 

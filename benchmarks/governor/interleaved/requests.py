@@ -6,17 +6,21 @@ import itertools
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from benchmarks.governor.interleaved.conversations import make_long, reference_answers
-from benchmarks.governor.interleaved.phases import NUM_BATCHES, Phase, Turn
-from paceline.workloads import Prompt, load_workload
+from benchmarks.governor.interleaved.phases import CHATS, NUM_BATCHES, Phase, Turn
+from paceline.workloads import Prompt, load_prompt_file, load_workload
 
 SHORT_PROMPT_TOKENS = 64
 SHORT_ANSWERS = (48, 112)
 LONG_ANSWERS = (160, 256)
 PREFILL_ANSWERS = (32, 96)
 """Lowest and highest length of an answer, so that the requests of a loop end at different steps."""
+CHAT_ANSWERS = (48, 96)
+_CHAT_PROMPTS = Path(__file__).parents[2] / "headline" / "prompts.jsonl"
+_TEMPERATURE = 0.7
 BATCH_PROMPT_CHARACTERS, BATCH_ANSWER_TOKENS = 320, 64
 _SHORTEST_PROMPT_TOKENS = 8
 
@@ -64,6 +68,8 @@ class RequestMaker:
     def requests(self, turn: Turn) -> list[Request]:
         """The requests of the turn, in order; the closed loop begins again after the last one."""
         phase, draw = turn.phase, random.Random(turn.seed)
+        if phase.text in CHATS:
+            return self._chats_of_a_chat_model(phase, turn.seed, draw)
         found: list[Request] = []
         if phase.text in ("predictable", "mixed"):
             found = [
@@ -81,6 +87,25 @@ class RequestMaker:
         if phase.kind == "batches":
             found = list(itertools.islice(itertools.cycle(found), NUM_BATCHES * phase.requests))
         return found
+
+    def _chats_of_a_chat_model(self, phase: Phase, seed: int, draw: random.Random) -> list[Request]:
+        tasks = {"chat": ("chat",), "quote": ("edit",), "program": ("code",)}
+        wanted = tasks.get(phase.text, ("chat", "edit", "code"))
+        by_task = [
+            [prompt for prompt in load_prompt_file(_CHAT_PROMPTS) if prompt.task == task]
+            for task in wanted
+        ]
+        for prompts in by_task:
+            draw.shuffle(prompts)
+        in_turn = itertools.chain.from_iterable(zip(*by_task, strict=False))
+        # As often as there are kinds of text, so that each kind has both samplings.
+        temperatures = itertools.cycle([0.0] * len(wanted) + [_TEMPERATURE] * len(wanted))
+        return [
+            Request(
+                self.encode(prompt), draw.randint(*CHAT_ANSWERS), True, temperature, seed + index
+            )
+            for index, (prompt, temperature) in enumerate(zip(in_turn, temperatures, strict=False))
+        ]
 
     def _chats(self, phase: Phase, seed: int) -> list[tuple[list[int], int]]:
         """Renames and JSON, whose answers end by themselves at the same token in every arm.

@@ -57,6 +57,19 @@ def test_predictable_and_hard_requests_take_turns_in_a_mixed_phase() -> None:
     assert requests[1] == MAKER.requests(turn("4-hard"))[0]
 
 
+def test_the_sampling_of_a_chat_model_does_not_tell_the_kind_of_text() -> None:
+    """Of each kind, every other request is sampled; the texts are in the loaded prompts."""
+    of_kind = {kind: MAKER.requests(turn(f"4-{kind}")) for kind in ("chat", "quote", "program")}
+    for requests in of_kind.values():
+        assert [request.temperature for request in requests[:4]] == [0.0, 0.7, 0.0, 0.7]
+    lengths = {kind: {len(request.ids) for request in found} for kind, found in of_kind.items()}
+    assert max(lengths["chat"]) < min(lengths["quote"])
+    any_kind = MAKER.requests(turn("4-any"))
+    of_quote = [request for request in any_kind if len(request.ids) in lengths["quote"]]
+    assert len(of_quote) == len(any_kind) / 3
+    assert {request.temperature for request in of_quote} == {0.0, 0.7}
+
+
 def test_a_third_of_the_tokens_of_a_prefill_phase_are_prompts() -> None:
     order = MAKER.order_for(turn("16-code-prefill"))
     assert order["spreads_prefills"]
