@@ -32,6 +32,7 @@ from paceline.option_types import (
 )
 
 if TYPE_CHECKING:
+    from paceline.draft.acceptance import AcceptanceFigures, Estimate
     from paceline.draft.training import Comparison, TrainResult
 
 _EXIT_NOT_PROMOTED = 3
@@ -60,8 +61,9 @@ Examples:
     help=(
         "Distil a draft model on the target's own answers to your prompts. One conversation in "
         "five is held out; the new draft is promoted only if its acceptance on them is proven to "
-        "be higher than that of the present draft. TARGET and the drafts are model folders or "
-        "Hugging Face names; TARGET may be smollm2 or bundled.\n\n"
+        "be higher than that of the present draft, if there is one. TARGET and the drafts are "
+        "model folders or Hugging Face names, or smollm2 or bundled: the model of that name, and "
+        "its drafter.\n\n"
         "The new draft is OUT/draft, in Hugging Face layout; its paceline-provenance.json says "
         "whether it is promoted.\n\n"
         "Exit codes: 0 promoted, 3 not promoted, 1 failed, 2 wrong usage, 130 interrupted."
@@ -196,7 +198,7 @@ def _lines(result: TrainResult) -> Iterator[str]:
         f"{state.step} steps in {state.seconds / 60:.1f} minutes on the answers to "
         f"{result.num_trained} prompts; {result.num_held_out} prompts held out"
     )
-    yield f"{'':<28}{'present':>9}{'new':>9}   difference"
+    yield f"{'':<28}{'new':>9}{'present':>9}   difference"
     for sampling, comparison in result.by_sampling.items():
         yield from _comparison_lines(sampling.label, comparison)
     if len(result.by_sampling) > 1:
@@ -207,25 +209,22 @@ def _lines(result: TrainResult) -> Iterator[str]:
 
 
 def _comparison_lines(label: str, comparison: Comparison) -> Iterator[str]:
-    present, new, gain = comparison.present, comparison.candidate, comparison.difference
-    rows = [
-        ("acceptance rate", present.acceptance_rate, new.acceptance_rate, gain.acceptance_rate),
-        *(
-            (f"position {number}", *estimates)
-            for number, estimates in enumerate(
-                zip(
-                    present.accepted_per_position_fraction,
-                    new.accepted_per_position_fraction,
-                    gain.accepted_per_position_fraction,
-                    strict=True,
-                ),
-                start=1,
-            )
-        ),
+    columns = [
+        {} if one is None else dict(_figures(one))
+        for one in (comparison.candidate, comparison.present, comparison.difference)
     ]
     yield f"{label}:"
-    for name, before, after, change in rows:
-        yield (
-            f"  {name:<26}{before.value:>9.3f}{after.value:>9.3f}   {change.value:+.3f} "
-            f"({change.low:+.3f} to {change.high:+.3f})"
-        )
+    for name, new in columns[0].items():
+        present, change = (column.get(name) for column in columns[1:])
+        line = f"  {name:<26}{new.value:>9.3f}"
+        if present is not None and change is not None:
+            line += f"{present.value:>9.3f}   {change.value:+.3f} "
+            line += f"({change.low:+.3f} to {change.high:+.3f})"
+        yield line
+
+
+def _figures(figures: AcceptanceFigures) -> Iterator[tuple[str, Estimate]]:
+    yield "acceptance rate", figures.acceptance_rate
+    yield "tokens per step", figures.acceptance_length
+    for number, estimate in enumerate(figures.accepted_per_position_fraction, start=1):
+        yield f"position {number}", estimate

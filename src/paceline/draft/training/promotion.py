@@ -15,11 +15,16 @@ class Promotion:
     reason: str
 
 
-def decide_promotion(gain: Estimate) -> Promotion:
+def decide_promotion(gain: Estimate | None) -> Promotion:
     """Promote if the 95 % interval of the gain in acceptance rate lies above 0.
 
-    `gain` is candidate minus present draft, paired by held-out conversation, over all samplings.
+    `gain` is candidate minus present draft, paired by held-out conversation, over all samplings;
+    None without a present draft.
     """
+    if gain is None:
+        return Promotion(
+            True, "there is no present draft that it would replace; --present names one"
+        )
     interval = f"{gain.value:+.3f} ({gain.low:+.3f} to {gain.high:+.3f})"
     if gain.low > 0:
         return Promotion(True, f"the acceptance rate on held-out prompts rises by {interval}")

@@ -23,9 +23,10 @@ _SCHEMA_VERSION = 1
 class Comparison:
     """Candidate and present draft on the held-out prompts, under one sampling or all together."""
 
-    present: AcceptanceFigures
+    present: AcceptanceFigures | None
+    """None for a new draft, which nothing was given to compare with."""
     candidate: AcceptanceFigures
-    difference: AcceptanceFigures
+    difference: AcceptanceFigures | None
     """Candidate minus present, paired by conversation."""
 
 
@@ -38,7 +39,7 @@ class DraftOrigin:
     start: str
     """The draft that the training started from, or which layers of the target."""
     start_revision: str | None
-    present: str
+    present: str | None
     """What the candidate was compared with."""
     prompts_sha256: str
     num_trained: int

@@ -69,7 +69,7 @@ class TrainOptions:
     draft: str | None
     """Draft to start from; None cuts one from the target."""
     present: str | None
-    """Draft to compare with; None compares with the start."""
+    """Draft to compare with; None compares with `draft`, if that is given."""
     num_layers: int
     """Of a new draft model."""
     head: int | None
@@ -141,7 +141,8 @@ def train(options: TrainOptions, progress: DraftProgress, stop: StopRequest) -> 
     answers = collect_answers(prepared.request, file, load, progress, stop)
     state = _train_weights(options, prepared, answers, progress, stop)
     overall, by_sampling = _compare(options, prepared, answers, progress, stop)
-    promotion = decide_promotion(overall.difference.acceptance_rate)
+    gain = overall.difference
+    promotion = decide_promotion(None if gain is None else gain.acceptance_rate)
     folder = options.out / "draft"
     write_result(
         folder / FILE_NAME,
@@ -170,7 +171,7 @@ def _prepare(options: TrainOptions) -> _Prepared:
     device = choose_device(options.device)
     target = find_folder(options.target)
     start = find_draft_folder(options.draft) if options.draft else None
-    present = find_draft_folder(options.present) if options.present else None
+    present = find_draft_folder(options.present) if options.present else start
     tokenizer = load_tokenizer(target)
     config = load_config(target)
     configs = [config]
@@ -332,9 +333,11 @@ def _compare(
 ) -> tuple[Comparison, dict[Sampling, Comparison]]:
     """The draft that was written, and the present one, on the answers to held-out prompts."""
     keys = {prompt.key for prompt in prepared.held_out}
-    present = prepared.present or prepared.kind.start(_examples(prepared, answers))
+    drafters = [options.out / "draft"]
+    if prepared.present is not None:
+        drafters.append(prepared.present)
     counts = prepared.kind.measure(
-        [present, options.out / "draft"],
+        drafters,
         [answer for answer in answers if answer.key in keys],
         max_draft_length=options.max_draft_length,
         progress=progress,
@@ -347,11 +350,13 @@ def _compare(
     return _comparison(*counts), by_sampling
 
 
-def _comparison(present: Sequence[PromptCounts], candidate: Sequence[PromptCounts]) -> Comparison:
+def _comparison(
+    candidate: Sequence[PromptCounts], present: Sequence[PromptCounts] | None = None
+) -> Comparison:
     return Comparison(
-        present=estimate_figures(present),
+        present=None if present is None else estimate_figures(present),
         candidate=estimate_figures(candidate),
-        difference=estimate_difference(candidate, present),
+        difference=None if present is None else estimate_difference(candidate, present),
     )
 
 
@@ -368,7 +373,7 @@ def _origin(options: TrainOptions, prepared: _Prepared) -> DraftOrigin:
         target_revision=prepared.target_revision,
         start=start,
         start_revision=prepared.start_revision,
-        present=options.present or start,
+        present=options.present or options.draft,
         prompts_sha256=prepared.prompts.sha256,
         num_trained=len(prepared.trained),
         num_held_out=len(prepared.held_out),

@@ -200,7 +200,7 @@ def test_a_full_disk_is_refused_before_the_folder_is_made(
 def test_a_head_learns_and_is_what_vllm_loads(
     pair: TinyPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is compared with the untrained one. Interrupted and resumed, it is the same."""
+    """It is compared with nothing. Interrupted and resumed, it is the same."""
     out, again = tmp_path / "out", tmp_path / "again"
     options = ("--head", "--head-vocabulary", "64", "--steps", "60")
     result = invoke(pair, out, *options)
@@ -208,7 +208,10 @@ def test_a_head_learns_and_is_what_vllm_loads(
     document = provenance(out)
     assert document["origin"]["start"] == "a new head"
     figures = document["held_out"]["overall"]
-    assert figures["difference"]["acceptance_rate"]["low"] > 0
+    assert (figures["present"], figures["difference"]) == (None, None)
+    assert document["origin"]["present"] is None
+    assert figures["candidate"]["acceptance_rate"]["low"] > 0.05  # chance would be 1 of 100
+    assert "Promoted: there is no present draft that it would replace" in result.output
     assert len(figures["candidate"]["accepted_per_position_fraction"]) == 2
     head = read_head(out / "draft")
     assert (head.config.draft_vocab_size, head.config.vocab_size) == (64, 100)
