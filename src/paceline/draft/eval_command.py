@@ -67,6 +67,10 @@ Examples:
     help="Of the target, in sampled answers; 0: all tokens.",
 )  # fmt: skip
 @MAX_TOKENS
+@click.option(
+    "--held-out", is_flag=True,
+    help="Use only the prompts that draft train holds out of this file.",
+)  # fmt: skip
 @click.option("--limit", type=AT_LEAST_1, help="Use the first prompts only.")
 @click.option(
     "--answers-per-prompt", type=AT_LEAST_1, default=1, show_default=True,

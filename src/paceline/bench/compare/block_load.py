@@ -53,7 +53,7 @@ class BlockLoad:
 
 
 def choose_num_requests(requests_per_s: float, block_s: float, concurrency: int | None) -> int:
-    """Requests that last about `block_s`; of a closed loop of several slots, at least four for each.
+    """Requests that last about `block_s`; of several closed-loop slots, at least four for each.
 
     >>> choose_num_requests(10.0, 2.0, 4), choose_num_requests(0.1, 2.0, 4)
     (20, 16)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -66,6 +66,8 @@ class EvaluationOptions:
     served_file: str | None
     engine: Engine = "transformers"
     """What generates the target's answers."""
+    held_out: bool = False
+    """Whether only the prompts count that a training on this file holds out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +104,10 @@ def evaluate(options: EvaluationOptions, progress: DraftProgress, stop: StopRequ
         default_max_tokens=options.max_tokens,
         max_positions=max_positions(*configs),
         num_after_end=num_after_end,
-        limit=options.limit,
+        limit=None if options.held_out else options.limit,
     )
+    if options.held_out:
+        prompts = replace(prompts, prompts=tuple(prompts.split()[1][: options.limit]))
     request = AnswerRequest(
         prompts=prompts.prompts,
         samplings=options.samplings,

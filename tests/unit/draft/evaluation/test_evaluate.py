@@ -99,6 +99,21 @@ def test_a_target_that_drafts_for_itself_is_always_accepted(pair: TinyPair, tmp_
     assert "acceptance rate       1.000" in result.output
 
 
+def test_held_out_prompts_are_those_that_no_training_on_the_file_saw(
+    pair: TinyPair, tmp_path: Path
+) -> None:
+    prompts = read_prompts(
+        pair.prompts, load_tokenizer(pair.target),
+        default_max_tokens=8, max_positions=96, num_after_end=2,
+    )  # fmt: skip
+    answers = tmp_path / "answers.jsonl"
+    options = ("--held-out", "--limit", "6", "--temperature", "0", "--answers", str(answers))
+    assert invoke(pair, tmp_path, *options).exit_code == 0
+    _, *batches = (json.loads(line) for line in answers.read_text().splitlines())
+    keys = {key for batch in batches for key, *_ in batch["answers"]}
+    assert keys == {prompt.key for prompt in prompts.split()[1][:6]}
+
+
 def test_kept_answers_are_used_again(pair: TinyPair, tmp_path: Path) -> None:
     answers = tmp_path / "answers.jsonl"
     options = ("--limit", "6", "--answers", str(answers))
