@@ -74,6 +74,10 @@ _PARTS = {
         "CPU: finds a top-p nucleus among the likeliest tokens",
         "the vocabulary is sorted for every row, as in vLLM alone",
     ),
+    "short_warm_up": (
+        "CPU: compiles with a pass of few tokens",
+        "a start takes some seconds longer, as in vLLM alone",
+    ),
     "warm_core": (
         "CPU: forks the engine core from a process that imports vLLM beside the API server",
         "the engine core imports vLLM after the API server, and a start takes longer",

@@ -29,6 +29,7 @@ def register() -> None:
             numba_pool,
             pipeline_stages,
             seeded_generator,
+            short_warm_up,
             thinking_budget,
             undrafted_processors,
             undrafted_requests,
@@ -50,6 +51,7 @@ def register() -> None:
             pipeline_stages.WRAPPERS.register()
             cpu_draws.WRAPPERS.register()
             cpu_top_p.WRAPPERS.register()
+            short_warm_up.WRAPPERS.register()
         cpu_sampler.apply()
         seeded_generator.WRAPPERS.register()
         thinking_budget.WRAPPERS.register()

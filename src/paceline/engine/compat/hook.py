@@ -41,6 +41,7 @@ class VllmHook:
         CorePart,
         "cpu_draws",
         "cpu_top_p",
+        "short_warm_up",
         "warm_core",
         "seeded_generator",
         "thinking_budget",

@@ -14,6 +14,7 @@ _UNDRAFTED_SERVED = "vLLM serves min_p and logit_bias under speculation"
 _MIN_TOKENS_PASS = f"the stock processor passes {_ANY_LENGTH}"
 _STAGES_RUN_EAGERLY = "a stock CPU engine with --enforce-eager serves with two pipeline stages"
 _DRAWS_FAST = "vLLM draws drafts and recovered tokens on CPUs without one noise value per token"
+_WARM_UP_SHORT = "vLLM compiles on CPUs with a short pass"
 _STOCK_PASSES = "the stock function passes tests/engine/in_process/test_cpu_sampler.py"
 
 FIX_HOOKS: tuple[VllmHook, ...] = (
@@ -174,6 +175,24 @@ FIX_HOOKS: tuple[VllmHook, ...] = (
         part="cpu_top_p",
         purpose="restricts through its module's name, so it uses the replacement",
         remove_when="vLLM restricts tokens on CPUs without sorting the vocabulary",
+    ),
+    VllmHook(
+        name="cpu_warm_up",
+        target="vllm.v1.worker.cpu_model_runner:CPUModelRunner.warming_up_model",
+        expected=("profile_run",),
+        is_body=True,
+        part="short_warm_up",
+        purpose="wrapped on CPUs: compiles with a short pass",
+        remove_when=_WARM_UP_SHORT,
+    ),
+    VllmHook(
+        name="profiled_pass",
+        target="vllm.v1.worker.gpu_model_runner:GPUModelRunner.profile_run",
+        expected=("_dummy_run", "max_num_tokens"),
+        is_body=True,
+        part="short_warm_up",
+        purpose="takes the length of its pass from the model runner",
+        remove_when=_WARM_UP_SHORT,
     ),
     VllmHook(
         name="core_processes",
