@@ -83,14 +83,14 @@ def test_only_paths_of_the_repository_must_exist(tmp_path: Path) -> None:
 def test_an_option_misspelt_on_a_page_is_found(tmp_path: Path) -> None:
     write_reader_files(tmp_path)
     text = (PROJECT / "docs" / "tutorial.md").read_text(encoding="utf-8")
-    page = text.replace("--workload hard", "--work-load hard")
+    page = text.replace("--settings draft_length=5", "--setting draft_length=5")
     assert page != text
     wrong = [shown for shown in shown_in("page.md", page) if find_problems(shown, tmp_path)]
     assert [shown.line for shown in wrong] == [1 + text.splitlines().index(_line_of(text))]
 
 
 def _line_of(text: str) -> str:
-    return next(line for line in text.splitlines() if "--workload hard" in line)
+    return next(line for line in text.splitlines() if "--settings draft_length=5" in line)
 
 
 def test_within_a_sentence_values_may_be_missing_but_options_must_exist(tmp_path: Path) -> None:

@@ -162,8 +162,9 @@ def test_the_format_of_the_kv_cache_is_written(gpu: str, tmp_path: Path) -> None
         (["Qwen/Qwen3-32B", "--gpu", "h100"], {"method": "draft_model"}),
         ([LLAMA_70B, "--gpu", "h200", "--quantization", "fp8"], {"method": "ngram_gpu"}),
         (["Qwen/Qwen2.5-0.5B", "--gpu", "cpu", "--draft", "ngram"], {"method": "ngram"}),
+        (["Qwen/Qwen2.5-0.5B", "--gpu", "cpu", "--draft", "smollm2"], {"method": "eagle3"}),
     ],
-    ids=["other padding", "same vocabulary", "n-gram on a GPU", "n-gram on a CPU"],
+    ids=["other padding", "same vocabulary", "n-gram on a GPU", "n-gram on a CPU", "a head"],
 )
 def test_vllm_accepts_the_drafter(
     arguments: list[str], config: dict[str, object], tmp_path: Path

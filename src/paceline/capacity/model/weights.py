@@ -135,7 +135,7 @@ def _use(matrix: Matrix) -> str:
         return "attention"
     if ".experts." in matrix.module:
         return "experts"
-    return "feed_forward" if ".mlp" in matrix.module else "embeddings"
+    return "feed_forward" if ".mlp" in matrix.module or matrix.module == "fc" else "embeddings"
 
 
 def _norm_weights(shape: ModelShape) -> int:

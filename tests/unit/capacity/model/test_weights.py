@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import math
+
 import pytest
+from safetensors import safe_open
 
 from paceline.capacity.model.hf_config import read_model_config
 from paceline.capacity.model.matrices import check_tensor_parallel, tensor_parallel_sizes
 from paceline.capacity.model.weight_format import WeightFormat, named_format, read_weight_format
 from paceline.capacity.model.weights import num_params, pass_work, weight_bytes
+from paceline.named_models import smollm2
 from paceline.plan.sources.catalogue import load_catalogue
 from unit.capacity.model.configs import DEEPSEEK, LLAMA
 
@@ -29,6 +34,17 @@ def test_a_small_llama_by_hand() -> None:
     assert weights.norms == 2 * NORMS
     assert weights.buffers == 256 * 8 * 2 + 2 * 16
     assert weights.total == 2 * (ATTENTION + FEED_FORWARD + EMBEDDINGS + NORMS) + 4128
+
+
+def test_a_head_has_the_weights_of_its_file() -> None:
+    """But for its map of tokens, which are no weights. Its embeddings are the target's."""
+    folder = smollm2.head_path()
+    head = read_model_config(json.loads((folder / "config.json").read_text()))
+    with safe_open(folder / "model.safetensors", "np") as file:
+        names = set(file.keys()) - {"d2t"}
+        shapes = [file.get_slice(name).get_shape() for name in names]
+    assert num_params(head) == sum(math.prod(shape) for shape in shapes)
+    assert pass_work(head, BF16).always_read_bytes == pytest.approx(2 * num_params(head), rel=1e-3)
 
 
 def test_tied_embeddings_are_stored_once() -> None:
