@@ -70,3 +70,20 @@ def _in_percent(found: interleaved.Range, less: float = 0.0) -> interleaved.Rang
         100 * (value - less) for value in (found.mean, found.lowest, found.highest)
     )
     return interleaved.Range(mean, lowest, highest, found.n)
+
+
+def compared(result: Mapping[str, Any]) -> dict[str, float | None]:
+    """The figures of a result of `paceline bench compare`: `off` and `on`, the output tokens/s of
+    its arms, their `gain` with `low` and `high` in percent (None without an interval), and their
+    times to the first token, `ttft_off` and `ttft_on`, in ms."""
+    arms, found = result["arms"], result["difference"]["output_tokens_per_s"]
+    return {
+        "off": arms["a"]["output_tokens_per_s"],
+        "on": arms["b"]["output_tokens_per_s"],
+        "ttft_off": arms["a"]["ttft_ms"],
+        "ttft_on": arms["b"]["ttft_ms"],
+        **{
+            name: None if found[key] is None else 100 * found[key]
+            for name, key in (("gain", "relative"), ("low", "low"), ("high", "high"))
+        },
+    }

@@ -6,18 +6,29 @@ from collections.abc import Iterator
 
 from benchmarks.claims.claim import Claim, ReadResult, claim
 from benchmarks.claims.documents.shifting_trace import RESULT as SHIFTING_TRACE
-from benchmarks.claims.readers import interleaved_figures
+from benchmarks.claims.readers import compared, interleaved_figures
 
 DOCUMENT = "README.md"
+COMPARED = ("chat-1", "edit-1")
 NOT_MEASURED = {
-    "setting": ("predictable to hard, 1 to 32 users", "as much as one of 120M parameters"),
+    "setting": ("1 to 32 users", "as much as one of 120M parameters"),
 }
 
 
 def claims(read: ReadResult) -> Iterator[Claim]:
     """See `DocumentClaims`."""
+    for name in COMPARED:
+        found = compared(read(f"compare-smollm2-{name}-2026-11-30.json"))
+        yield claim("| {gain:+.0f} % ({low:+.0f} to {high:+.0f}) |", **found)
+    many = compared(read("compare-smollm2-chat-16-2026-11-30.json"))
+    yield claim("sixteen chats at once | {gain:+.1f} %, no interval |", **many)
     trace = interleaved_figures(read(SHIFTING_TRACE))
-    for figure in ("none", "worst"):
+    yield claim(
+        "fourteen phases of easy to hard text, 1 to 32 users | "
+        "{single.mean:+.1f} % ({single.lowest:+.1f} to {single.highest:+.1f}) |",
+        **trace,
+    )
+    for figure in ("worst",):
         yield claim(
             f"| {{{figure}.mean:+.0f}} % ({{{figure}.lowest:+.0f}} to {{{figure}.highest:+.0f}}) |",
             **trace,
@@ -31,7 +42,8 @@ def claims(read: ReadResult) -> Iterator[Claim]:
         for which in ("_completed", "", "_struck")
     )
     yield claim(
-        "engines were killed and hung ({lost:,} lost theirs) | {completed:,} of {streams:,} |",
+        "engines were killed and hung ({lost:,} of them lost their engine) | "
+        "{completed:,} of {streams:,} |",
         lost=lost,
         completed=completed,
         streams=streams,

@@ -46,13 +46,17 @@ temperature 0.7. They are in the repository, in `benchmarks/drafters/smollm2`, w
 the training.
 
 **Held out.** One conversation in five, by a hash of its first messages. The figures below are
-from {num_prompts} of those prompts, by `paceline draft eval`, which counts what vLLM would:
-`{result}`. Drafts have {evaluation["max_draft_length"]} tokens. Brackets are 95 % intervals over
-conversations.
+from {num_prompts} of those prompts, by `paceline draft eval --held-out`, which counts what vLLM
+would: `{result}`. Drafts have
+{evaluation["max_draft_length"]} tokens. Brackets are 95 % intervals over conversations.
 
 | sampling | kind of text | first draft accepted | tokens per step |
 |---|---|---|---|
 {chr(10).join(_rows(evaluation))}
+
+The prompts that a model writes resemble each other, also where none is the same as another. Those
+that people write are harder: of the chats in `benchmarks/headline/prompts.jsonl`, the governor had
+0.47 of the first drafts accepted, and 1.78 tokens per step (greedy, observed).
 """
 
 
