@@ -39,6 +39,9 @@ _EXIT_NOT_PROMOTED = 3
 _DEFAULT_MINUTES = 30.0
 _HEAD_VOCABULARY = 6144
 _NUM_LAYERS = 2
+_HEAD_ADAM_SCALE = 0.25
+"""A head's output layer is the target's: of SmolLM2, 0.26 of the drafts were right after 80 steps
+at a scale of 1, 0.28 at 0.25 and 0.26 at 0.1 (observed)."""
 _NEW_RATE_SCALE = 1.0
 _TRAINED_RATE_SCALE = 0.3
 """Weights that are already trained take smaller steps."""
@@ -174,7 +177,9 @@ def train_draft(
         samplings=tuple(Sampling(t) for t in dict.fromkeys(temperatures or DEFAULT_TEMPERATURES)),
         max_draft_length=max_draft_length,
         max_tokens=max_tokens,
-        plan=TrainingPlan(loss, seed, num_steps, minutes, rate_scale),
+        plan=TrainingPlan(
+            loss, seed, num_steps, minutes, rate_scale, _HEAD_ADAM_SCALE if head else 1.0
+        ),
         device=device,
         engine=engine,
         answers_file=answers_file,

@@ -11,7 +11,7 @@ import torch
 
 from paceline.draft.acceptance import PromptCounts
 from paceline.draft.answers import AnswerFile, AnswerRequest, collect_answers
-from paceline.draft.heads.measuring import check_drafter, measure_drafter
+from paceline.draft.drafters import check_drafter, measure_drafter
 from paceline.draft.interruption import StopRequest
 from paceline.draft.models import load_model, load_tokenizer
 from paceline.draft.progress import DraftProgress

@@ -69,9 +69,10 @@ def estimate_difference(
 ) -> AcceptanceFigures:
     """Candidate minus present. Both must be counted on the same answers."""
     new, old = _by_conversation(candidate), _by_conversation(present)
-    if list(new) != list(old):
+    if new.keys() != old.keys():
         raise ValueError("the two drafts were measured on different prompts")
-    new_table, old_table = np.array(list(new.values())), np.array(list(old.values()))
+    # Heads and draft models are measured in orders of their own.
+    new_table, old_table = np.array(list(new.values())), np.array([old[key] for key in new])
     values = _figures(new_table.sum(axis=0)[None]) - _figures(old_table.sum(axis=0)[None])
     resampled = _figures(_resample(new_table)) - _figures(_resample(old_table))
     return _collect(values, resampled, len(new_table))

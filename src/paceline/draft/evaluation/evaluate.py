@@ -22,13 +22,13 @@ from paceline.draft.answers import (
     collect_answers,
     load_target,
 )
+from paceline.draft.drafters import check_drafter, measure_drafter
 from paceline.draft.evaluation.served import (
     ServedComparison,
     check_report,
     compare_with_served,
     read_report,
 )
-from paceline.draft.heads.measuring import check_drafter, measure_drafter
 from paceline.draft.interruption import StopRequest
 from paceline.draft.models import (
     choose_device,

@@ -82,8 +82,8 @@ class Eagle3Head(nn.Module):
         """One pass of drafts that begin at `rows`, (num_texts, num_drafts), each of its own.
 
         `embedded` and `hidden` are (num_texts, num_drafts, hidden_size), and of the position
-        row + `num_before`. A draft sees what is `remembered` up to its row, and its own keys and
-        values of later passes, `own` and this one. Returns the hidden states that follow, and the
+        row + `num_before`. A draft sees what is `remembered` before its row, and its own keys
+        and values, `own` and those of this pass. Returns the hidden states that follow, and the
         keys and values of this pass.
         """
         return self.midlayer(  # type: ignore[no-any-return]
@@ -170,8 +170,7 @@ class _Attention(nn.Module):
         rotation = _rotation(config, positions, inputs.dtype)
         queries = _rotated(self._split(self.q_proj(inputs), config.num_heads), rotation)
         made = self.remember(inputs, positions)
-        # In the first pass, the draft's own key is the remembered one of its row.
-        attended = _attend(queries, rows, remembered, [*own, made] if num_before else [])
+        attended = _attend(queries, rows, remembered, [*own, made])
         merged = attended.transpose(1, 2).reshape(*rows.shape, -1)
         return self.o_proj(merged), made
 
@@ -183,11 +182,11 @@ class _Attention(nn.Module):
 def _attend(
     queries: Tensor, rows: Tensor, remembered: KeysAndValues, own: Sequence[KeysAndValues]
 ) -> Tensor:
-    """Attention of each draft to what is remembered up to its row, and to its own later passes."""
+    """Attention of each draft to what is remembered before its row, and to its own passes."""
     keys, values = remembered
     scale, length = queries.shape[3] ** -0.5, keys.shape[2]
-    later = torch.arange(length, device=rows.device) > rows.unsqueeze(-1)
-    scores = (queries @ keys.transpose(2, 3)).masked_fill(later.unsqueeze(1), -torch.inf)
+    not_before = torch.arange(length, device=rows.device) >= rows.unsqueeze(-1)
+    scores = (queries @ keys.transpose(2, 3)).masked_fill(not_before.unsqueeze(1), -torch.inf)
     of_own = [(queries * k).sum(-1, keepdim=True) for k, _ in own]
     weights = torch.cat([scores, *of_own], -1).mul(scale).softmax(-1)
     attended: Tensor = weights[..., :length] @ values

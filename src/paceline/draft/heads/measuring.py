@@ -4,68 +4,19 @@ own passes."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from paceline.draft.acceptance.blocks import count_drafts
-from paceline.draft.acceptance.measure import PromptCounts, measure_drafts
+from paceline.draft.acceptance.measure import PromptCounts
 from paceline.draft.acceptance.positions import accept_tokens
-from paceline.draft.heads.folder import read_fitting_head
 from paceline.draft.heads.head import Eagle3Head
 from paceline.draft.heads.states import states_of
 from paceline.draft.heads.unroll import Drafts
 from paceline.draft.interruption import StopRequest
-from paceline.draft.models import check_same_tokens, load_model, load_tokenizer
 from paceline.draft.progress import DraftProgress
 from paceline.draft.values import Answer
-from paceline.engine.launch.eagle_head import is_eagle3_head
-
-
-def check_drafter(target: Path, drafter: Path, tokenizer: Any) -> None:
-    """DraftError unless the head or draft model in a folder is for `target`, of which `tokenizer`
-    is the tokenizer."""
-    if is_eagle3_head(drafter):
-        read_fitting_head(drafter, target)
-    else:
-        check_same_tokens(target, drafter, (tokenizer, load_tokenizer(drafter)))
-
-
-def measure_drafter(
-    target: Any,
-    target_folder: Path,
-    drafter: Eagle3Head | Path,
-    answers: Sequence[Answer],
-    *,
-    max_draft_length: int,
-    progress: DraftProgress,
-    stop: StopRequest,
-) -> list[PromptCounts]:
-    """The counts of a head, or of the head or draft model in a folder, on the answers of `target`.
-
-    DraftError where it does not fit; Interrupted between two answers or batches.
-    """
-    if isinstance(drafter, Path) and not is_eagle3_head(drafter):
-        draft = load_model(drafter, target.dtype, target.device)
-        [counts] = measure_drafts(
-            target,
-            [draft],
-            answers,
-            max_draft_length=max_draft_length,
-            progress=progress,
-            stop=stop,
-        )
-        return counts
-    head = read_fitting_head(drafter, target_folder) if isinstance(drafter, Path) else drafter
-    return measure_head(
-        target,
-        head.to(target.device),
-        answers,
-        max_draft_length=max_draft_length,
-        progress=progress,
-        stop=stop,
-    )
 
 
 @torch.inference_mode()

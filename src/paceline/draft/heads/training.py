@@ -40,7 +40,7 @@ def initial_head(
 
 
 class _EvenInputs(nn.Module):
-    """A weight by that of inputs which all have the size 1.
+    """The weight for inputs that are scaled to a root mean square of 1.
 
     Some hidden numbers of a target are a hundred times as large as others. A step of an optimizer
     that is the same for all inputs changes little but what is made of those.
@@ -92,8 +92,8 @@ class HeadLesson:
         self._num_passes = num_passes
 
     def mean_loss(self, head: Eagle3Head, indexes: Sequence[int]) -> Tensor:
-        """Over the drafted tokens of these answers, weighted by pass. As in service, a draft has
-        another pass where the token of the last one was that of the answer."""
+        """Over the drafted tokens of these answers, by pass. A draft has another pass where
+        its likeliest token was that of the answer: in service, drafts after others are rejected."""
         answers = [self._answers[index] for index in indexes]
         texts = [torch.tensor((*answer.prompt_ids, *answer.token_ids)) for answer in answers]
         states = [self._stored[index] for index in indexes]
@@ -104,7 +104,7 @@ class HeadLesson:
         token_ids = F.pad(pad_sequence(texts, batch_first=True), (0, more)).to(device)
         padded = pad_sequence([state.aux for state in states], batch_first=True)
         aux = F.pad(padded, (0, 0, 0, more)).to(device).float()
-        drafted, begun = (found.to(device) for found in _drafted(answers, token_ids.shape[1]))
+        drafted = _drafted(answers, token_ids.shape[1]).to(device)
         of_drafted = _of_drafted(self._stored, indexes, answers)
         last, log_total = (found.to(device) for found in of_drafted)
         with torch.autocast(device.type, torch.bfloat16, enabled=self._is_16_bit):
@@ -116,8 +116,7 @@ class HeadLesson:
                 row_of = (drafted.flatten().cumsum(0) - 1).view(drafted.shape)  # of `probs`
             total, weights = torch.zeros((), device=device), 0.0
             drafts = Drafts(head, aux, embedded, self._num_passes)
-            wanted = begun[:, : drafts.rows.shape[1]] & self._may_draft(drafted)
-            is_wanted = drafts.keep(wanted)
+            is_wanted = drafts.keep(drafted[:, 1 : drafts.rows.shape[1] + 1])
             for number in range(1, self._num_passes + 1):
                 hidden = drafts.advance()
                 predicted = drafts.rows + number  # positions whose next token is drafted
@@ -134,10 +133,6 @@ class HeadLesson:
                 is_wanted = drafts.keep(is_accepted)
             return total / max(weights, 1.0)
 
-    def _may_draft(self, drafted: Tensor) -> Tensor:
-        """Whether the first pass of the draft that begins at a row drafts a token."""
-        return drafted[:, 1 : drafted.shape[1] - self._num_passes + 1]
-
 
 def _of_drafted(
     stored: StoredStates, indexes: Sequence[int], answers: Sequence[Answer]
@@ -153,14 +148,11 @@ def _of_drafted(
     return torch.cat(last), torch.cat(log_totals)
 
 
-def _drafted(answers: Sequence[Answer], length: int) -> tuple[Tensor, Tensor]:
-    """Both (num_answers, length): whether drafts predict the token after a position, which they do
-    for all tokens of an answer but its first; and whether a draft may begin there, after the last
-    token of the prompt or later."""
+def _drafted(answers: Sequence[Answer], length: int) -> Tensor:
+    """Whether drafts predict the token after a position, (num_answers, length): all tokens of an
+    answer but its first."""
     drafted = torch.zeros(len(answers), length, dtype=torch.bool)
-    begun = torch.zeros_like(drafted)
     for row, answer in enumerate(answers):
         start = len(answer.prompt_ids)
         drafted[row, start : start + answer.num_tokens - 1] = True
-        begun[row, start - 1 :] = True
-    return drafted, begun
+    return drafted

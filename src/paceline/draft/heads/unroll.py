@@ -27,8 +27,8 @@ class Drafts:
         num_texts, length, _ = embedded.shape
         num_rows = length - num_passes
         self.rows = torch.arange(num_rows, device=embedded.device).expand(num_texts, -1)
-        """Where each draft begins, (num_texts, num_drafts). Of a text with fewer drafts than
-        another one, the last ones are among those that were left out."""
+        """Where each draft begins, (num_texts, num_drafts). Rows of a text with fewer drafts
+        than another are filled up with dropped drafts."""
         self._head, self._embedded = head, embedded
         self._num_before = 0
         self._hidden = head.combine(aux[:, :num_rows])
@@ -42,8 +42,7 @@ class Drafts:
         self._hidden, made = self._head.advance(
             tokens, self._hidden, self.rows, self._num_before, self._remembered, self._own
         )
-        if self._num_before:
-            self._own.append(made)
+        self._own.append(made)
         self._num_before += 1
         return self._hidden
 

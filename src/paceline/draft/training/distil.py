@@ -48,6 +48,8 @@ class TrainingPlan:
     minutes: float | None
     rate_scale: float
     """Of the learning rates that suit a model trained from scratch."""
+    adam_scale: float = 1.0
+    """Of the rate of all but the matrices inside the layers, in addition."""
 
     def __post_init__(self) -> None:
         if self.loss not in LOSSES:
@@ -80,7 +82,6 @@ def distil(
     plan: TrainingPlan,
     folder: Path,
     *,
-    adam_scale: float = 1.0,
     progress: DraftProgress,
     stop: StopRequest,
     clock: Callable[[], float] = time.perf_counter,
@@ -89,11 +90,11 @@ def distil(
 
     Writes `state.pt` every minute, when interrupted and at the end, and a line to `log.jsonl` per
     step; lines of steps after the state that is continued are dropped. `student` has float32
-    weights, and `loss_of` is the loss to descend; `adam_scale` is that of `build_optimizers`.
-    Raises Interrupted after a signal, with the state on disk.
+    weights, and `loss_of` is the loss to descend. Raises Interrupted after a signal, with the state
+    on disk.
     """
     path = folder / "state.pt"
-    optimizers = build_optimizers(student, plan.rate_scale, adam_scale)
+    optimizers = build_optimizers(student, plan.rate_scale, plan.adam_scale)
     state = _restore(path, student, optimizers) or TrainingState(num_steps=plan.num_steps)
     progress.begin("distillation", state.num_steps, state.step)
     # Evaluation mode has no dropout: a step must not depend on a generator that is not on disk.

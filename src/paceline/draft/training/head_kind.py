@@ -9,11 +9,9 @@ from typing import Any
 
 import torch
 
-from paceline.draft.acceptance import PromptCounts
 from paceline.draft.heads.folder import head_config_of, read_fitting_head, write_head
 from paceline.draft.heads.head import Eagle3Head, HeadConfig
 from paceline.draft.heads.losses import LOSSES
-from paceline.draft.heads.measuring import measure_drafter
 from paceline.draft.heads.states import StoredStates, aux_scales, store_states
 from paceline.draft.heads.training import HeadLesson, even_inputs, initial_head, plain_inputs
 from paceline.draft.heads.vocabulary import choose_tokens
@@ -46,9 +44,6 @@ class HeadKind:
     """File for the target's hidden states."""
     seed: int
     device: torch.device
-    adam_scale: float = 0.25
-    """Its output layer is the target's: of SmolLM2, 0.26 of the drafts were right after 80 steps at
-    a rate of 1, 0.28 at 0.25 and 0.26 at 0.1."""
 
     def num_parameters(self) -> int:
         with torch.device("meta"):
@@ -60,26 +55,25 @@ class HeadKind:
         return 2 * (len(config.aux_layers) + 1) * config.hidden_size + 4
 
     def start(self, examples: Sequence[Answer]) -> Any:
-        if self.before is not None:
-            return read_fitting_head(self.before, self.target).to(self.device)
         config = self.config()
-        tokens = choose_tokens(
-            (answer.token_ids[: answer.num_tokens] for answer in examples),
-            self.always,
-            self.draft_vocab_size,
-            config.vocab_size,
-        )
         target = load_model(self.target, torch.float32, self.device)
-        scales = self._scales(target, examples)
-        return initial_head(config, target, tokens, scales, self.seed).to(self.device)
+        scales = aux_scales(target, examples[:_SCALED_TEXTS], config.aux_layers)
+        if self.before is not None:
+            head = read_fitting_head(self.before, self.target)
+        else:
+            tokens = choose_tokens(
+                (answer.token_ids[: answer.num_tokens] for answer in examples),
+                self.always,
+                self.draft_vocab_size,
+                config.vocab_size,
+            )
+            head = initial_head(config, target, tokens, scales, self.seed)
+        head = head.to(self.device)
+        even_inputs(head, scales)
+        return head
 
     def lesson(
-        self,
-        student: Any,
-        examples: Sequence[Answer],
-        loss: str,
-        progress: DraftProgress,
-        stop: StopRequest,
+        self, examples: Sequence[Answer], loss: str, progress: DraftProgress, stop: StopRequest
     ) -> LossOf:
         config = self.config()
         target = load_model(self.target, serving_dtype(self.device), self.device)
@@ -92,39 +86,12 @@ class HeadKind:
                 f"cannot write {self.states}: {error.strerror or error}. Free space and repeat the "
                 "command with --resume"
             ) from error
-        even_inputs(student, self._scales(target, examples))
         lesson = HeadLesson(target, examples, stored, LOSSES[loss], NUM_PASSES)
         return lambda head, batch: lesson.mean_loss(head, batch.indexes)
 
     def write(self, student: Any, folder: Path, provenance: Mapping[str, Any]) -> None:
         plain_inputs(student)
         write_draft(lambda scratch: write_head(student, scratch), None, folder, provenance)
-
-    def measure(
-        self,
-        drafters: Sequence[Any],
-        answers: Sequence[Answer],
-        *,
-        max_draft_length: int,
-        progress: DraftProgress,
-        stop: StopRequest,
-    ) -> list[list[PromptCounts]]:
-        target = load_model(self.target, serving_dtype(self.device), self.device)
-        return [
-            measure_drafter(
-                target,
-                self.target,
-                drafter,
-                answers,
-                max_draft_length=max_draft_length,
-                progress=progress,
-                stop=stop,
-            )
-            for drafter in drafters
-        ]
-
-    def _scales(self, target: Any, examples: Sequence[Answer]) -> torch.Tensor:
-        return aux_scales(target, examples[:_SCALED_TEXTS], self.config().aux_layers)
 
     def config(self) -> HeadConfig:
         """The sizes of the head; DraftError where it does not fit the target."""

@@ -11,7 +11,6 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from paceline.draft.acceptance import PromptCounts
 from paceline.draft.interruption import StopRequest
 from paceline.draft.progress import DraftProgress
 from paceline.draft.training.examples import TrainingBatch
@@ -23,11 +22,6 @@ LossOf = Callable[[Any, TrainingBatch], Tensor]
 
 class DrafterKind(Protocol):
     """One kind of drafter, of one target."""
-
-    @property
-    def adam_scale(self) -> float:
-        """Of the learning rate of all but the matrices inside the layers, relative to new ones."""
-        ...
 
     def num_parameters(self) -> int:
         """Of a drafter, without loading anything."""
@@ -42,31 +36,12 @@ class DrafterKind(Protocol):
         ...
 
     def lesson(
-        self,
-        student: Any,
-        examples: Sequence[Answer],
-        loss: str,
-        progress: DraftProgress,
-        stop: StopRequest,
+        self, examples: Sequence[Answer], loss: str, progress: DraftProgress, stop: StopRequest
     ) -> LossOf:
-        """The loss of `student` called `loss`, for batches of `examples`; it may take hours to
-        prepare them. The student may get other parameters, of the same function, that learn
-        better."""
+        """The loss called `loss`, for batches of `examples`; it may take hours to prepare them."""
         ...
 
     def write(self, student: Any, folder: Path, provenance: Mapping[str, Any]) -> None:
         """Write the folder that vLLM loads; replaces it whole. DraftError if that fails. The
         student is not trained on."""
-        ...
-
-    def measure(
-        self,
-        drafters: Sequence[Any],
-        answers: Sequence[Answer],
-        *,
-        max_draft_length: int,
-        progress: DraftProgress,
-        stop: StopRequest,
-    ) -> list[list[PromptCounts]]:
-        """The counts of each drafter, a student or a folder, on the same answers."""
         ...

@@ -11,9 +11,8 @@ from typing import Any
 import torch
 
 from paceline.distillation.losses import LOSSES
-from paceline.draft.acceptance import PromptCounts, measure_drafts
 from paceline.draft.interruption import StopRequest
-from paceline.draft.models import load_config, load_model, num_parameters, serving_dtype
+from paceline.draft.models import load_config, load_model, num_parameters
 from paceline.draft.progress import DraftProgress
 from paceline.draft.training.examples import TrainingBatch
 from paceline.draft.training.kind import LossOf
@@ -32,7 +31,6 @@ class DraftModelKind:
     num_layers: int
     """Of one that is cut."""
     device: torch.device
-    adam_scale: float = 1.0
 
     def num_parameters(self) -> int:
         if self.before is not None:
@@ -48,12 +46,7 @@ class DraftModelKind:
         return cut_from_target(load_model(self.target, torch.float32, self.device), self.num_layers)
 
     def lesson(
-        self,
-        student: Any,
-        examples: Sequence[Answer],
-        loss: str,
-        progress: DraftProgress,
-        stop: StopRequest,
+        self, examples: Sequence[Answer], loss: str, progress: DraftProgress, stop: StopRequest
     ) -> LossOf:
         teacher = load_model(self.target, torch.bfloat16, self.device)
         return partial(mean_loss, teacher=teacher, loss=loss)
@@ -64,30 +57,6 @@ class DraftModelKind:
             self.target,
             folder,
             provenance,
-        )
-
-    def measure(
-        self,
-        drafters: Sequence[Any],
-        answers: Sequence[Answer],
-        *,
-        max_draft_length: int,
-        progress: DraftProgress,
-        stop: StopRequest,
-    ) -> list[list[PromptCounts]]:
-        dtype = serving_dtype(self.device)
-        return measure_drafts(
-            load_model(self.target, dtype, self.device),
-            [
-                load_model(drafter, dtype, self.device)
-                if isinstance(drafter, Path)
-                else drafter.to(dtype)
-                for drafter in drafters
-            ],
-            answers,
-            max_draft_length=max_draft_length,
-            progress=progress,
-            stop=stop,
         )
 
 

@@ -23,7 +23,7 @@ def decide_promotion(gain: Estimate | None) -> Promotion:
     """
     if gain is None:
         return Promotion(
-            True, "there is no present draft that it would replace; --present names one"
+            False, "no gain is proven: there is nothing to compare with; --present names a drafter"
         )
     interval = f"{gain.value:+.3f} ({gain.low:+.3f} to {gain.high:+.3f})"
     if gain.low > 0:

@@ -79,6 +79,7 @@ def render_provenance(
             "num_steps": state.step,
             "minutes": plan.minutes,
             "rate_scale": plan.rate_scale,
+            "adam_scale": plan.adam_scale,
             "seconds": round(state.seconds, 1),
             "last_loss": state.last_loss,
         },

@@ -23,16 +23,17 @@ from paceline.draft.answers import (
     collect_answers,
     load_target,
 )
-from paceline.draft.heads.folder import read_fitting_head
+from paceline.draft.drafters import check_drafter, measure_drafter
 from paceline.draft.interruption import StopRequest
 from paceline.draft.models import (
-    check_same_tokens,
     choose_device,
     find_draft_folder,
     find_folder,
     load_config,
+    load_model,
     load_tokenizer,
     max_positions,
+    serving_dtype,
     stop_token_ids,
 )
 from paceline.draft.progress import DraftProgress
@@ -178,13 +179,13 @@ def _prepare(options: TrainOptions) -> _Prepared:
     for folder in (start, present):
         if folder is None:
             continue
-        if options.head is not None and is_eagle3_head(folder):
-            read_fitting_head(folder, target)
-            continue
-        if options.head is not None and folder is start:
-            raise DraftError(f"--draft is {folder}, which is no EAGLE-3 head; leave it out")
-        check_same_tokens(target, folder, (tokenizer, load_tokenizer(folder)))
-        configs.append(load_config(folder))
+        is_head = is_eagle3_head(folder)
+        if folder is start and is_head != (options.head is not None):
+            wrong = "an EAGLE-3 head; give --head, too" if is_head else "no EAGLE-3 head"
+            raise DraftError(f"--draft is {folder}, which is {wrong}")
+        check_drafter(target, folder, tokenizer)
+        if not is_head:
+            configs.append(load_config(folder))
     num_after_end = options.max_draft_length - 1
     prompts = read_prompts(
         Path(options.prompts_file),
@@ -232,6 +233,9 @@ def _prepare(options: TrainOptions) -> _Prepared:
             "steps": options.plan.num_steps,
             "minutes": options.plan.minutes,
             "rate_scale": options.plan.rate_scale,
+            "adam_scale": options.plan.adam_scale,
+            "engine": options.engine,
+            "answers_file": options.answers_file,
         },
         resume=options.resume,
     )
@@ -288,14 +292,13 @@ def _train_weights(
             "draft; give other prompts, or raise their max_tokens"
         )
     student = kind.start(examples)
-    loss_of = kind.lesson(student, examples, options.plan.loss, progress, stop)
+    loss_of = kind.lesson(examples, options.plan.loss, progress, stop)
     state = distil(
         student,
         loss_of,
         examples,
         options.plan,
         options.out,
-        adam_scale=kind.adam_scale,
         progress=progress,
         stop=stop,
     )
@@ -336,13 +339,19 @@ def _compare(
     drafters = [options.out / "draft"]
     if prepared.present is not None:
         drafters.append(prepared.present)
-    counts = prepared.kind.measure(
-        drafters,
-        [answer for answer in answers if answer.key in keys],
-        max_draft_length=options.max_draft_length,
-        progress=progress,
-        stop=stop,
-    )
+    target = load_model(prepared.target, serving_dtype(prepared.device), prepared.device)
+    counts = [
+        measure_drafter(
+            target,
+            prepared.target,
+            drafter,
+            [answer for answer in answers if answer.key in keys],
+            max_draft_length=options.max_draft_length,
+            progress=progress,
+            stop=stop,
+        )
+        for drafter in drafters
+    ]
     by_sampling = {
         sampling: _comparison(*(counts_under(one, sampling) for one in counts))
         for sampling in options.samplings

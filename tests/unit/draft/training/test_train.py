@@ -20,7 +20,6 @@ from paceline.draft.heads.folder import read_head
 from paceline.draft.models import load_model, load_tokenizer
 from paceline.draft.prompts import HELD_OUT_PER_THOUSAND
 from paceline.draft.training import distil as distil_module
-from paceline.draft.training import model_kind
 from paceline.workloads import conversation_of
 from paceline.workloads.prompts import parse_prompt
 from unit.draft.conftest import TinyPair
@@ -139,11 +138,33 @@ def test_a_draft_that_was_not_compared_yet_is_not_promoted(
     def interrupt(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(model_kind, "measure_drafts", interrupt)
+    module = importlib.import_module("paceline.draft.training.train")
+    monkeypatch.setattr(module, "measure_drafter", interrupt)
     assert invoke(pair, tmp_path / "out", "--draft", str(pair.draft)).exit_code == 130
     found = provenance(tmp_path / "out")
     assert found["promoted"] is False
     assert "--resume" in found["reason"]
+
+
+def test_a_head_and_a_draft_model_are_compared(pair: TinyPair, tmp_path: Path) -> None:
+    """Each way round, on answers of unequal lengths, which they are measured on in other orders."""
+    lines = [json.loads(line) for line in pair.prompts.read_text().splitlines()]
+    uneven = tmp_path / "uneven.jsonl"
+    uneven.write_text("".join(
+        json.dumps(line | {"max_tokens": 6 + number % 4}) + "\n"
+        for number, line in enumerate(lines)
+    ))  # fmt: skip
+    given = ("--prompts", str(uneven), "--steps", "2")
+    head, model = tmp_path / "head", tmp_path / "model"
+    new = ("--head", "--head-vocabulary", "64", "--present", str(pair.draft))
+    first = invoke(pair, head, *given, *new)
+    assert first.exit_code in (0, 3), first.output
+    second = invoke(pair, model, *given, "--layers", "1", "--present", str(head / "draft"))
+    assert second.exit_code in (0, 3), second.output
+    for folder in (head, model):
+        assert provenance(folder)["held_out"]["overall"]["difference"] is not None
+    wrong = invoke(pair, tmp_path / "wrong", *given, "--draft", str(head / "draft"))
+    assert (wrong.exit_code, "an EAGLE-3 head; give --head, too" in wrong.output) == (1, True)
 
 
 def test_faults_are_one_sentence_before_anything_is_written(pair: TinyPair, tmp_path: Path) -> None:
@@ -200,18 +221,23 @@ def test_a_full_disk_is_refused_before_the_folder_is_made(
 def test_a_head_learns_and_is_what_vllm_loads(
     pair: TinyPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is compared with nothing. Interrupted and resumed, it is the same."""
-    out, again = tmp_path / "out", tmp_path / "again"
-    options = ("--head", "--head-vocabulary", "64", "--steps", "60")
+    """The present one took a single step, at no rate. Interrupted and resumed, it is the same."""
+    untrained, out, again = (tmp_path / name for name in ("untrained", "out", "again"))
+    new = ("--head", "--head-vocabulary", "64")
+    first = invoke(pair, untrained, *new, "--steps", "1", "--rate-scale", "1e-9")
+    assert first.exit_code == 3, first.output
+    assert "Not promoted: no gain is proven: there is nothing to compare with" in first.output
+    alone = provenance(untrained)
+    figures = alone["held_out"]["overall"]
+    assert (figures["present"], figures["difference"]) == (None, None)
+    assert (alone["origin"]["present"], alone["training"]["adam_scale"]) == (None, 0.25)
+    options = (*new, "--steps", "60", "--present", str(untrained / "draft"))
     result = invoke(pair, out, *options)
     assert result.exit_code == 0, result.output
     document = provenance(out)
     assert document["origin"]["start"] == "a new head"
     figures = document["held_out"]["overall"]
-    assert (figures["present"], figures["difference"]) == (None, None)
-    assert document["origin"]["present"] is None
-    assert figures["candidate"]["acceptance_rate"]["low"] > 0.05  # chance would be 1 of 100
-    assert "Promoted: there is no present draft that it would replace" in result.output
+    assert figures["difference"]["acceptance_rate"]["low"] > 0
     assert len(figures["candidate"]["accepted_per_position_fraction"]) == 2
     head = read_head(out / "draft")
     assert (head.config.draft_vocab_size, head.config.vocab_size) == (64, 100)
@@ -226,6 +252,9 @@ def test_a_head_learns_and_is_what_vllm_loads(
 
     monkeypatch.setattr(distil_module, "descend", descend_and_interrupt)
     assert invoke(pair, again, *options).exit_code == 130
+    monkeypatch.setattr(distil_module, "descend", descend)
+    other = invoke(pair, again, *options, "--resume", "--answers", str(tmp_path / "other.jsonl"))
+    assert (other.exit_code, "answers_file" in other.output) == (1, True), other.output
     assert invoke(pair, again, *options, "--resume").exit_code == 0
     resumed = read_head(again / "draft").state_dict()
     for name, weight in head.state_dict().items():
