@@ -42,7 +42,7 @@ from benchmarks.governor.interleaved.tokenizer import load_encoder
 from benchmarks.results_file import add_allow_dirty, begin_or_resume, read_result, sibling
 from paceline import demo
 from paceline.bench.results.environment import describe_environment
-from paceline.named_models import draft_named, target_of
+from paceline.named_models import drafter_folder, target_of
 
 ARMS = ("none", "none#again", "K=1", "K=2", "K=3", "K=4", "K=6", "K=8", "goodput")
 
@@ -192,7 +192,7 @@ def _parse() -> argparse.Namespace:
     add("--resume", type=Path, metavar="FILE", help="complete this result; policies start anew")
     add("--render", type=Path, metavar="FILE", help="write the report of this result, run nothing")
     arguments = parser.parse_args()
-    arguments.target, arguments.draft = target_of(arguments.target), draft_named(arguments.draft)
+    arguments.target, arguments.draft = target_of(arguments.target), drafter_folder(arguments.draft)
     if arguments.render is None:
         _check(parser, arguments)
     return arguments

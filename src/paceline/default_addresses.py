@@ -15,10 +15,12 @@ def at_port(url: str, port: int) -> str:
 
     >>> at_port("http://10.0.0.5:8000/v1", ADMIN_PORT), at_port("http://[::1", ADMIN_PORT)
     ('http://10.0.0.5:8001', 'http://127.0.0.1:8001')
+    >>> at_port("10.0.0.5:8000", ADMIN_PORT)
+    'http://10.0.0.5:8001'
     """
     try:
-        parts = urlsplit(url)
+        parts = urlsplit(url if "://" in url else f"http://{url}")
     except ValueError:
         return at_port(DEFAULT_URL, port)
     host = parts.hostname or "127.0.0.1"
-    return f"{parts.scheme or 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
+    return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{port}"

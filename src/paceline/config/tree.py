@@ -127,8 +127,8 @@ class EngineSettings(_Frozen):
     name."""
     draft: str = "auto"
     """Drafter: `auto` (the named model's own, or the draft model that the table of known pairs
-    lists for the target, else n-gram), `ngram`, `suffix`, `none`, or the folder or Hugging Face
-    name of a draft model."""
+    lists for the target, else n-gram), `ngram`, `suffix`, `none`, the folder or Hugging Face name
+    of a draft model or an EAGLE-3 head, or `smollm2` or `bundled`: the drafter of that model."""
     policy: str = DEFAULT_POLICY
     """How the draft length is chosen: `goodput` (most tokens per second, measured), `latency` (the
     slowest answers as fast as possible, measured), `threshold` (acceptance only), `schedule` (a

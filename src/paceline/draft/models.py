@@ -15,7 +15,7 @@ from paceline.compatibility.hardware_classes import parse_cpu_flags
 from paceline.compatibility.vocabularies import compare_vocabularies
 from paceline.draft.values import DraftError
 from paceline.engine.launch.eagle_head import is_eagle3_head
-from paceline.named_models import MODEL_NAMES, NamedModelMissing, draft_named, target_of
+from paceline.named_models import MODEL_NAMES, NamedModelMissing, drafter_folder, target_of
 from paceline.near_names import did_you_mean
 
 DEVICES = ("auto", "cpu", "cuda")
@@ -72,7 +72,7 @@ def find_folder(model: str) -> Path:
 def find_draft_folder(draft: str) -> Path:
     """The folder of a drafter; one named as a model of ours is the drafter of that model.
     DraftError without one."""
-    return find_folder(draft_named(draft))
+    return find_folder(drafter_folder(draft))
 
 
 def load_tokenizer(folder: Path) -> Any:

@@ -52,7 +52,7 @@ ENGINE = click.option(
     type=NamedChoice(["transformers", "vllm"]),
     default="transformers",
     show_default=True,
-    help="What generates the answers. vllm takes a minute to start and is some times as fast.",
+    help="What generates the answers. vllm takes a minute to start and is several times as fast.",
 )
 DEVICE = click.option(
     "--device",

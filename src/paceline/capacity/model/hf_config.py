@@ -17,9 +17,7 @@ _LLAMA_LIKE = ("LlamaForCausalLM", "MistralForCausalLM", "Phi3ForCausalLM")
 _QWEN = ("Qwen2ForCausalLM", "Qwen3ForCausalLM", "Qwen3MoeForCausalLM")
 _GEMMA = ("Gemma2ForCausalLM", "Gemma3ForCausalLM")
 _DEEPSEEK = ("DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM")
-_HEADS = ("LlamaForCausalLMEagle3", "Eagle3LlamaForCausalLM")
-"""EAGLE-3 heads: their embeddings are the target's."""
-KNOWN_ARCHITECTURES = (*_LLAMA_LIKE, "MixtralForCausalLM", *_QWEN, *_GEMMA, *_DEEPSEEK, *_HEADS)
+KNOWN_ARCHITECTURES = (*_LLAMA_LIKE, "MixtralForCausalLM", *_QWEN, *_GEMMA, *_DEEPSEEK)
 
 _DTYPES = ("bfloat16", "float16", "float32")
 _GEMMA3_PATTERN = 6
@@ -37,25 +35,27 @@ class UnknownModelError(ValueError):
 def read_model_config(config: Mapping[str, Any]) -> ModelShape:
     """Return the shape of the model that `config`, a parsed `config.json`, describes.
 
-    Raises `UnknownModelError` for an architecture that is not in `KNOWN_ARCHITECTURES` and for
-    missing or contradictory values.
+    It may be that of an EAGLE-3 head. Raises `UnknownModelError` for an architecture that is not in
+    `KNOWN_ARCHITECTURES` and for missing or contradictory values.
     """
     names = config.get("architectures") or ()
     architecture = names[0] if names else None
-    if architecture not in KNOWN_ARCHITECTURES:
+    is_head = isinstance(architecture, str) and "Eagle3" in architecture
+    if not isinstance(architecture, str) or not (is_head or architecture in KNOWN_ARCHITECTURES):
         raise UnknownModelError(
             f"architecture {architecture!r} is not one whose weights and KV cache are known "
             f"exactly; known: {', '.join(KNOWN_ARCHITECTURES)}. It is the first entry of "
             "'architectures' in config.json"
         )
     reader = _Reader(config, architecture)
-    num_layers, is_head = reader.positive("num_hidden_layers"), architecture in _HEADS
+    num_layers = reader.positive("num_hidden_layers")
+    vocabulary = "draft_vocab_size" if is_head and "draft_vocab_size" in config else "vocab_size"
     return ModelShape(
         architecture=architecture,
         num_layers=num_layers,
         hidden_size=reader.positive("hidden_size"),
         intermediate_size=reader.dense_intermediate_size(),
-        vocab_size=reader.positive("draft_vocab_size" if is_head else "vocab_size"),
+        vocab_size=reader.positive(vocabulary),
         ties_embeddings=is_head or bool(config.get("tie_word_embeddings", architecture in _GEMMA)),
         attention=reader.attention(),
         experts=reader.experts(num_layers),

@@ -18,7 +18,7 @@ from paceline.draft.values import Answer, DraftError, EncodedPrompt, Sampling
 _KV_CACHE_BYTES = 4 * 1024**3
 """Of an engine on CPUs. Chosen: a batch of 512 answers of SmolLM2-135M stays cached at 350 tokens
 each, prompts included, for the requests of what follows their ends."""
-_MAX_DRAWS = 4096
+_SEEDS_PER_BATCH = 4096
 """Chosen: above twice the prompts of a batch, so that no two texts are drawn with the same seed."""
 _MAX_NUM_SEQS = 128
 """On two CPU cores, 128 requests at once gave 656 tokens/s of SmolLM2-135M, and transformers 214
@@ -80,6 +80,9 @@ def generate_in_engine(
     """
     from vllm import SamplingParams
 
+    def seed_of(index: int, phase: int) -> int:
+        return (seed * _SEEDS_PER_BATCH + 2 * index + phase) % 2**63
+
     def params(index: int, max_tokens: int, stop_token_ids: list[int], phase: int = 0) -> Any:
         return SamplingParams(
             temperature=sampling.temperature,
@@ -89,7 +92,7 @@ def generate_in_engine(
             stop_token_ids=stop_token_ids,
             ignore_eos=True,
             detokenize=False,
-            seed=None if sampling.is_greedy else (seed * _MAX_DRAWS + 2 * index + phase) % 2**63,
+            seed=None if sampling.is_greedy else seed_of(index, phase),
         )
 
     def texts_of(starts: Sequence[tuple[int, ...]], each: Sequence[Any]) -> list[tuple[int, ...]]:

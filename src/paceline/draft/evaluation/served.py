@@ -83,19 +83,23 @@ def check_report(
     """The sampling that the report is of; DraftError if its server drafted otherwise than what is
     measured, or counted nothing."""
     try:
-        temperature = document["config"]["temperature"]
-        counted = document["speculation"]
+        config, counted = document["config"], document["speculation"]
+        temperature, top_p = config["temperature"], config.get("top_p") or 1.0
         per_position = counted["accepted_per_position_fraction"]
         num_drafts, num_drafted = counted["num_drafts"], counted["drafted_tokens"]
-        note = counted["note"]
+        note, _ = counted["note"], counted["acceptance_rate"]
     except (KeyError, TypeError) as error:
         raise DraftError(f"the report of {_KIND} is of another version: {error}") from error
-    match = [sampling for sampling in samplings if sampling.temperature == temperature]
+    match = [
+        sampling
+        for sampling in samplings
+        if sampling.temperature == temperature and (sampling.is_greedy or sampling.top_p == top_p)
+    ]
     if not match:
-        measured = ", ".join(f"{sampling.temperature:g}" for sampling in samplings)
+        measured = ", ".join(f"{one.temperature:g} (top-p {one.top_p:g})" for one in samplings)
         raise DraftError(
-            f"the report was served at temperature {temperature}, and acceptance is measured at "
-            f"{measured}; add --temperature {temperature}"
+            f"the report was served at temperature {temperature} (top-p {top_p:g}), and acceptance "
+            f"is measured at {measured}; add --temperature {temperature} --top-p {top_p:g}"
         )
     if not num_drafts or not per_position:
         reason = note or "no accepted tokens by position"

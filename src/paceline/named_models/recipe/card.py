@@ -17,7 +17,7 @@ from paceline.named_models import smollm2
 
 
 def render_card(evaluation: Mapping[str, Any], result: str) -> str:
-    """The card; every figure in it is from `evaluation`, the content of the file `result`."""
+    """The card. Acceptance is from `evaluation`, the content of the file `result`."""
     config = json.loads((smollm2.head_path() / "config.json").read_text(encoding="utf-8"))
     num_bytes = (smollm2.head_path() / "model.safetensors").stat().st_size
     num_prompts = evaluation["prompts"]["num_prompts"]
@@ -30,7 +30,7 @@ base_model: HuggingFaceTB/SmolLM2-135M-Instruct
 # A draft head for SmolLM2-135M-Instruct
 
 An EAGLE-3 head (arXiv 2503.01840) that drafts for SmolLM2-135M-Instruct in vLLM:
-`paceline serve smollm2` uses it. It writes nothing by itself.
+`paceline serve smollm2` uses it.
 
 | | |
 |---|---|

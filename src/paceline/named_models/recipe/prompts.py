@@ -80,7 +80,7 @@ def _turns(model: Any, openings: list[str]) -> list[str]:
     """What the model writes as the user's turn after each opening."""
     from vllm import SamplingParams
 
-    # Not top_p: its sort of the whole vocabulary takes most of a step on CPUs.
+    # Not top_p: without Paceline's plugin, vLLM sorts the whole vocabulary for it.
     sampling = SamplingParams(temperature=1.0, min_p=0.05, max_tokens=160, stop=["<|im_end|>"])
     return [one.outputs[0].text.strip() for one in model.generate(openings, sampling)]
 

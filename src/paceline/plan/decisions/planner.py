@@ -50,6 +50,18 @@ class Demand:
     costs: EngineCosts | None = None
     """What an engine with this model and drafter measured on this machine; None without one."""
 
+    def __post_init__(self) -> None:
+        shape = self.model.shape
+        if shape.num_read_states:
+            raise PlanError(f"MODEL {self.model.name} is an EAGLE-3 head, which is a drafter")
+        drafter = self.drafter.model
+        is_head = drafter is not None and drafter.shape.num_read_states > 0
+        if drafter is not None and is_head and drafter.shape.hidden_size != shape.hidden_size:
+            raise PlanError(
+                f"--draft {drafter.name} is a head for a target of hidden size "
+                f"{drafter.shape.hidden_size}, and {self.model.name} has {shape.hidden_size}"
+            )
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:

@@ -92,8 +92,11 @@ def _speculation_args(plan: Plan) -> list[str]:
         is_head = drafter.model.shape.num_read_states > 0
         method = "eagle3" if is_head else "draft_model"
         config = {"method": method, "model": drafter.model.name, **config}
-        # vLLM refuses a draft model that embeds another number of tokens, unless it maps the ids.
-        if not is_head and drafter.model.shape.vocab_size != plan.demand.model.shape.vocab_size:
+        # vLLM refuses a draft model that embeds another number of tokens, unless it maps the ids,
+        # and then drafts greedily.
+        if is_head or drafter.model.shape.vocab_size == plan.demand.model.shape.vocab_size:
+            config["draft_sample_method"] = "probabilistic"
+        else:
             config["use_heterogeneous_vocab"] = True
     elif drafter.kind == "ngram" and not plan.entry.hardware.is_cpu:
         # With "ngram" vLLM switches asynchronous scheduling off.

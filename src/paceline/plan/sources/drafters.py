@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from paceline.capacity.speculation import Acceptance
 from paceline.compatibility.draft_pairs import find_draft_pair
-from paceline.named_models import draft_named, draft_of
+from paceline.named_models import draft_of, drafter_folder
 from paceline.plan.sources.catalogue import Catalogue
 from paceline.plan.sources.model_source import find_model
 from paceline.plan.values import AcceptanceRange, Drafter, PlanError
@@ -33,7 +33,7 @@ def choose_drafter(
 
     `acceptance` replaces the assumed probability that a draft token is accepted.
     """
-    draft = draft_named(draft)
+    draft = drafter_folder(draft)
     if draft == "none":
         return no_drafter()
     if draft in ("ngram", "suffix"):

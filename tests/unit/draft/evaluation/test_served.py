@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from paceline.draft.acceptance import AcceptanceFigures, Estimate
-from paceline.draft.evaluation.served import compare_with_served, read_report
+from paceline.draft.evaluation.served import check_report, compare_with_served, read_report
 from paceline.draft.values import DraftError, Sampling
 
 
@@ -78,7 +78,8 @@ def test_a_difference_that_chance_explains_is_undecided() -> None:
 @pytest.mark.parametrize(
     ("document", "length", "message"),
     [
-        (report(temperature=0.7), 2, r"served at temperature 0\.7.*measured at 0; add --temp"),
+        (report(temperature=0.7), 2, r"served at temperature 0\.7 .*measured at 0 .*add --temp"),
+        (report() | {"speculation": {"num_drafts": 1}}, 2, "another version: 'accepted_per_pos"),
         (report(drafts=0), 2, "no speculation counters .*nothing was drafted"),
         (report(positions=None), 2, "no speculation counters"),
         (report(drafted=130), 2, r"drafted 1\.30 tokens per draft.*--policy fixed"),
@@ -90,6 +91,17 @@ def test_reports_that_say_nothing_about_the_figures_are_refused(
 ) -> None:
     with pytest.raises(DraftError, match=message):
         compare_with_served(document, FIGURES, length)
+
+
+def test_a_report_of_another_nucleus_is_refused() -> None:
+    """Greedy answers have none."""
+    sampled = report(temperature=0.7)
+    document = sampled | {"config": sampled["config"] | {"top_p": 0.8}}
+    assert check_report(document, [Sampling(0.7, 0, 0.8)], 2).top_p == 0.8
+    with pytest.raises(DraftError, match=r"temperature 0\.7 \(top-p 0\.8\).*--top-p 0\.8"):
+        check_report(document, [Sampling(0.7)], 2)
+    greedy = report() | {"config": report()["config"] | {"top_p": 0.8}}
+    assert check_report(greedy, [Sampling(0.0)], 2).is_greedy
 
 
 def test_any_other_file_is_refused(tmp_path: Path) -> None:
