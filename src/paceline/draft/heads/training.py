@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import pad_sequence
 from paceline.draft.heads.head import Eagle3Head, HeadConfig
 from paceline.draft.heads.losses import HeadLoss
 from paceline.draft.heads.states import StoredStates
-from paceline.draft.heads.unroll import Drafts
+from paceline.draft.heads.drafts import Drafts
 from paceline.draft.values import Answer
 
 PASS_WEIGHT = 0.8

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from paceline.draft.heads.drafts import Drafts
 from paceline.draft.heads.folder import head_config_of
 from paceline.draft.heads.head import Eagle3Head
 from paceline.draft.heads.losses import LOSSES
@@ -21,7 +22,6 @@ from paceline.draft.heads.training import (
     initial_head,
     plain_inputs,
 )
-from paceline.draft.heads.unroll import unroll
 from paceline.draft.models import load_model
 from paceline.draft.values import Answer, Sampling
 from unit.draft.conftest import TinyPair
@@ -93,7 +93,8 @@ def drafted(target: Any, head: Eagle3Head, answer: Answer) -> list[tuple[int, Te
     embedded = target.get_input_embeddings()(padded)
     found = []
     with torch.no_grad():
-        passes = list(unroll(head, aux[None], embedded[None], NUM_PASSES))
+        drafts = Drafts(head, aux[None], embedded[None], NUM_PASSES)
+        passes = [drafts.advance() for _ in range(NUM_PASSES)]
         for start in range(num_prompt - 1, passes[0].shape[1]):
             for number, hidden in enumerate(passes, 1):
                 token = start + number + 1

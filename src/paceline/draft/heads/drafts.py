@@ -9,8 +9,6 @@ before were those of the text: accepted ones.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import torch
 from torch import Tensor
 
@@ -57,16 +55,6 @@ class Drafts:
             (_of_heads(keys, order), _of_heads(values, order)) for keys, values in self._own
         ]
         return wanted.gather(1, order)
-
-
-def unroll(head: Eagle3Head, aux: Tensor, embedded: Tensor, num_passes: int) -> Iterator[Tensor]:
-    """The hidden states of each pass of all drafts, (num_texts, length - num_passes, hidden_size).
-
-    The arguments are those of `Drafts`. Row n is of the draft that begins there.
-    """
-    drafts = Drafts(head, aux, embedded, num_passes)
-    for _ in range(num_passes):
-        yield drafts.advance()
 
 
 def _at(values: Tensor, rows: Tensor) -> Tensor:

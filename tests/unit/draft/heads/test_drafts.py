@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from paceline.draft.heads.drafts import Drafts
 from paceline.draft.heads.head import Eagle3Head, HeadConfig
-from paceline.draft.heads.unroll import unroll
 
 CONFIG = HeadConfig(
     hidden_size=16,
@@ -86,7 +86,8 @@ def test_every_pass_is_that_of_a_draft_of_its_own(head: Eagle3Head) -> None:
     aux = torch.randn(1, LENGTH, 3 * CONFIG.hidden_size, dtype=torch.double)
     embedded = torch.randn(1, LENGTH, CONFIG.hidden_size, dtype=torch.double)
     with torch.no_grad():
-        passes = list(unroll(head, aux, embedded, NUM_PASSES))
+        drafts = Drafts(head, aux, embedded, NUM_PASSES)
+        passes = [drafts.advance() for _ in range(NUM_PASSES)]
         assert [tuple(p.shape) for p in passes] == [(1, LENGTH - NUM_PASSES, 16)] * NUM_PASSES
         for start in range(LENGTH - NUM_PASSES):
             cache: list[tuple[Tensor, Tensor]] = []
