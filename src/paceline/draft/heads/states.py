@@ -61,7 +61,7 @@ class StoredStates:
         rows = self._rows[self._starts[index] : self._starts[index + 1]]
         return TextStates(rows[:, : self._aux_size], rows[:, self._aux_size : -2])
 
-    def log_totals(self, index: int) -> Tensor:
+    def log_normalisers(self, index: int) -> Tensor:
         """The logarithm of the sum of the exponentials of the target's logits, at each token of the
         text, (num_tokens,) in float32, and 0 in the prompt: a head that has a part of the
         vocabulary needs no other logits than those of its tokens."""
@@ -79,12 +79,12 @@ class StoredStates:
             os.fsync(file.fileno())
         write_bytes(self._count, str(num_batches).encode())
 
-    def put(self, index: int, states: TextStates, log_totals: Tensor) -> None:
-        """Store the states of one text, rounded to 16 bits, and its `log_totals`."""
+    def put(self, index: int, states: TextStates, log_normalisers: Tensor) -> None:
+        """Store the states of one text, rounded to 16 bits, and its `log_normalisers`."""
         rows = self._rows[self._starts[index] : self._starts[index + 1]]
         rows[:, : self._aux_size] = states.aux
         rows[:, self._aux_size : -2] = states.last
-        rows[:, -2:] = log_totals.unsqueeze(-1).contiguous().view(torch.bfloat16)
+        rows[:, -2:] = log_normalisers.unsqueeze(-1).contiguous().view(torch.bfloat16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,9 @@ def store_states(
         if number > num_stored:
             stop.raise_if_set()
             for text, states in zip(batch, states_of(target, batch, aux_layers), strict=True):
-                stored.put(text.index, states, log_totals_of(target, states, len(text.prompt_ids)))
+                stored.put(
+                    text.index, states, log_normalisers_of(target, states, len(text.prompt_ids))
+                )
             stored.keep(number)
         completed += len(batch)
         progress.update(completed)
@@ -148,8 +150,8 @@ def states_of(
     ]
 
 
-def log_totals_of(target: Any, states: TextStates, num_prompt: int) -> Tensor:
-    """Of the states as they are stored, in 16 bits."""
+def log_normalisers_of(target: Any, states: TextStates, num_prompt: int) -> Tensor:
+    """`StoredStates.log_normalisers`, of the states as they are stored, in 16 bits."""
     output = target.get_output_embeddings()
     found = [torch.zeros(num_prompt)]
     for rows in torch.split(states.last[num_prompt:].bfloat16(), _ROWS_AT_ONCE):

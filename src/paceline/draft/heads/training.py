@@ -106,13 +106,13 @@ class HeadLesson:
         aux = F.pad(padded, (0, 0, 0, more)).to(device).float()
         drafted = _drafted(answers, token_ids.shape[1]).to(device)
         of_drafted = _of_drafted(self._stored, indexes, answers)
-        last, log_total = (found.to(device) for found in of_drafted)
+        last, log_normalisers = (found.to(device) for found in of_drafted)
         with torch.autocast(device.type, torch.bfloat16, enabled=self._is_16_bit):
             with torch.no_grad():
                 embedded = self._embed(token_ids).float()
                 rows = self._output.weight[head.tokens]
                 logits = last.to(rows.dtype) @ rows.T
-                probs = (logits.float() - log_total.unsqueeze(-1)).exp()
+                probs = (logits.float() - log_normalisers.unsqueeze(-1)).exp()
                 row_of = (drafted.flatten().cumsum(0) - 1).view(drafted.shape)  # of `probs`
             total, weights = torch.zeros((), device=device), 0.0
             drafts = Drafts(head, aux, embedded, self._num_passes)
@@ -137,15 +137,15 @@ class HeadLesson:
 def _of_drafted(
     stored: StoredStates, indexes: Sequence[int], answers: Sequence[Answer]
 ) -> tuple[Tensor, Tensor]:
-    """The states before the output layer, and the logarithms of totals, where the target has the
-    logits of the tokens that drafts predict."""
-    last, log_totals = [], []
+    """The states before the output layer, and `log_normalisers`, where the target has the logits of
+    the tokens that drafts predict."""
+    last, log_normalisers = [], []
     for index, answer in zip(indexes, answers, strict=True):
         start = len(answer.prompt_ids)
         rows = slice(start, start + answer.num_tokens - 1)
         last.append(stored[index].last[rows])
-        log_totals.append(stored.log_totals(index)[rows])
-    return torch.cat(last), torch.cat(log_totals)
+        log_normalisers.append(stored.log_normalisers(index)[rows])
+    return torch.cat(last), torch.cat(log_normalisers)
 
 
 def _drafted(answers: Sequence[Answer], length: int) -> Tensor:

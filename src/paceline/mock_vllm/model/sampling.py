@@ -174,9 +174,9 @@ def _is_plain(sampling: SamplingParams) -> bool:
 
 def _raw_logprobs(candidates: Sequence[int], token: int, num: int) -> TokenLogprobs:
     logits = dict(zip(candidates, _RANK_LOGITS, strict=False))
-    log_total = math.log(sum(math.exp(logit) for logit in logits.values()))
-    top = tuple((found, logit - log_total) for found, logit in list(logits.items())[:num])
-    return TokenLogprobs(token, logits.get(token, _OTHER_LOGIT) - log_total, top)
+    log_normaliser = math.log(sum(math.exp(logit) for logit in logits.values()))
+    top = tuple((found, logit - log_normaliser) for found, logit in list(logits.items())[:num])
+    return TokenLogprobs(token, logits.get(token, _OTHER_LOGIT) - log_normaliser, top)
 
 
 _RANK_LOGITS: Final = tuple(_BEST_LOGIT - _LOGIT_STEP * rank for rank in range(MAX_CANDIDATES))

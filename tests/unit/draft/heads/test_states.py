@@ -95,18 +95,20 @@ def test_an_interrupted_run_continues_with_the_next_batch(
     for index in range(len(TEXTS)):
         assert torch.equal(part[index].aux, whole[index].aux)
         assert torch.equal(part[index].last, whole[index].last)
-        assert torch.equal(part.log_totals(index), whole.log_totals(index))
+        assert torch.equal(part.log_normalisers(index), whole.log_normalisers(index))
 
 
 def test_probabilities_of_stored_states_sum_to_one(target: Any, tmp_path: Path) -> None:
-    """The states are of 16 bits, and the totals are theirs, exactly."""
+    """The states are of 16 bits, and the normalisers are theirs, exactly."""
     stored = store(target, tmp_path / "states.bin")
     for index, text in enumerate(TEXTS):
         start = len(text.prompt_ids)
         logits = target.lm_head(stored[index].last[start:].float())
         expected = logits.logsumexp(dim=-1)
-        torch.testing.assert_close(stored.log_totals(index)[start:], expected, rtol=0, atol=1e-5)
-        assert not stored.log_totals(index)[:start].any()
+        torch.testing.assert_close(
+            stored.log_normalisers(index)[start:], expected, rtol=0, atol=1e-5
+        )
+        assert not stored.log_normalisers(index)[:start].any()
 
 
 def test_states_of_other_texts_are_not_used(

@@ -14,7 +14,7 @@ from paceline.draft.heads.drafts import Drafts
 from paceline.draft.heads.folder import head_config_of
 from paceline.draft.heads.head import Eagle3Head
 from paceline.draft.heads.losses import LOSSES
-from paceline.draft.heads.states import StoredStates, aux_scales, log_totals_of, states_of
+from paceline.draft.heads.states import StoredStates, aux_scales, log_normalisers_of, states_of
 from paceline.draft.heads.training import (
     PASS_WEIGHT,
     HeadLesson,
@@ -76,7 +76,7 @@ def test_the_loss_is_that_of_drafts_one_after_the_other(
     stored = StoredStates(tmp_path / "states.bin", lengths, len(head.config.aux_layers), 32)
     for index, answer in enumerate(ANSWERS):
         [states] = states_of(target, [answer], head.config.aux_layers)
-        stored.put(index, states, log_totals_of(target, states, len(answer.prompt_ids)))
+        stored.put(index, states, log_normalisers_of(target, states, len(answer.prompt_ids)))
     lesson = HeadLesson(target, ANSWERS, stored, LOSSES[loss], NUM_PASSES)
     found = lesson.mean_loss(head, [0, 1]).item()
     assert found == pytest.approx(total / weights, rel=1e-2)  # states are stored in 16 bits
