@@ -13,8 +13,8 @@ from engine.drafting.test_drafters import GREEDY, PROMPTS, llm
 from paceline.demo import target_path
 from paceline.draft.heads.folder import head_config_of, read_head, write_head
 from paceline.draft.heads.head import Eagle3Head
+from paceline.draft.heads.initial import initial_head
 from paceline.draft.heads.measuring import measure_head
-from paceline.draft.heads.training import initial_head
 from paceline.draft.interruption import StopRequest
 from paceline.draft.models import load_model
 from paceline.draft.progress import draft_progress

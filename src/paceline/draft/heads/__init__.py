@@ -2,5 +2,5 @@
 
 `head` is the network, as vLLM runs it; `drafts` its recurrence over drafted tokens; `states` the
 target's hidden states of a text; `vocabulary` the tokens that a head can draft; `folder` what vLLM
-loads; `training` and `measuring` use them.
+loads. `initial` is a new head, `training` its loss, and `measuring` its acceptance.
 """

@@ -11,9 +11,9 @@ import torch
 from paceline.draft.acceptance.blocks import count_drafts
 from paceline.draft.acceptance.measure import PromptCounts
 from paceline.draft.acceptance.positions import accept_tokens
+from paceline.draft.heads.drafts import Drafts
 from paceline.draft.heads.head import Eagle3Head
 from paceline.draft.heads.states import states_of
-from paceline.draft.heads.drafts import Drafts
 from paceline.draft.interruption import StopRequest
 from paceline.draft.progress import DraftProgress
 from paceline.draft.values import Answer

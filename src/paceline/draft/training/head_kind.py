@@ -11,9 +11,10 @@ import torch
 
 from paceline.draft.heads.folder import head_config_of, read_fitting_head, write_head
 from paceline.draft.heads.head import Eagle3Head, HeadConfig
+from paceline.draft.heads.initial import even_inputs, initial_head, plain_inputs
 from paceline.draft.heads.losses import LOSSES
 from paceline.draft.heads.states import StoredStates, aux_scales, store_states
-from paceline.draft.heads.training import HeadLesson, even_inputs, initial_head, plain_inputs
+from paceline.draft.heads.training import HeadLesson
 from paceline.draft.heads.vocabulary import choose_tokens
 from paceline.draft.interruption import StopRequest
 from paceline.draft.models import load_config, load_model, serving_dtype

@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 
 from paceline.cli import main
 from paceline.draft.heads.folder import head_config_of, write_head
-from paceline.draft.heads.training import initial_head
+from paceline.draft.heads.initial import initial_head
 from paceline.draft.models import load_model, load_tokenizer
 from paceline.draft.prompts import read_prompts
 from unit.draft.conftest import TinyPair
