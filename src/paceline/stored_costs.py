@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from paceline.cpu_info import read_cpu_model
 from paceline.governor.costs.cost_table import CostTable
 from paceline.user_cache import user_cache
 
@@ -86,9 +87,4 @@ def costs_folder(environ: Mapping[str, str]) -> str:
 
 def cpu_name() -> str:
     """The processor of this machine, as in the identity of a table."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        lines = []
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return f"{next(names, '')} ({platform.machine()})"  # without a name, as on Arm
+    return f"{read_cpu_model()} ({platform.machine()})"

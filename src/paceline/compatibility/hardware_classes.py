@@ -50,15 +50,6 @@ _CAPABILITIES: tuple[tuple[tuple[int, int], HardwareClass], ...] = (
 )
 
 
-def parse_cpu_flags(cpuinfo: str) -> frozenset[str]:
-    """Return the first processor's flags; their line is `flags` on x86 and `Features` on Arm."""
-    for line in cpuinfo.splitlines():
-        name, _, value = line.partition(":")
-        if name.strip() in ("flags", "Features"):
-            return frozenset(value.split())
-    return frozenset()
-
-
 def class_of_cpu(cpu_flags: Set[str]) -> HardwareClass:
     """Return the class of a processor from its flags in /proc/cpuinfo.
 

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from paceline.compatibility.cpu_formats import choose_cpu_dtype
-from paceline.compatibility.hardware_classes import parse_cpu_flags
 from paceline.compatibility.vocabularies import compare_vocabularies
+from paceline.cpu_info import read_cpu_flags
 from paceline.draft.values import DraftError
 from paceline.engine.launch.eagle_head import is_eagle3_head
 from paceline.named_models import MODEL_NAMES, NamedModelMissing, drafter_folder, target_of
@@ -35,15 +35,8 @@ def serving_dtype(device: torch.device) -> torch.dtype:
     """Numbers as the model is served with, so that acceptance equals that in service."""
     if device.type == "cuda":
         return torch.bfloat16
-    name, _ = choose_cpu_dtype(_cpu_flags())
+    name, _ = choose_cpu_dtype(read_cpu_flags())
     return torch.bfloat16 if name == "bfloat16" else torch.float32
-
-
-def _cpu_flags() -> frozenset[str]:
-    try:
-        return parse_cpu_flags(Path("/proc/cpuinfo").read_text(encoding="utf-8"))
-    except OSError:
-        return frozenset()
 
 
 def find_folder(model: str) -> Path:

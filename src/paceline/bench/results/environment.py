@@ -14,6 +14,7 @@ from pathlib import Path
 
 import paceline
 from paceline.bench.results.source_state import source_state
+from paceline.cpu_info import read_cpu_model
 
 _USER_INFO = re.compile(r"(?<=://)[^/?#\s]*@")
 _SECRET_FLAG = re.compile(r"--([a-z]+-)*(api|admin)-key")
@@ -54,7 +55,7 @@ def describe_environment(argv: Sequence[str]) -> Environment:
         command=render_command(argv),
         python=platform.python_version(),
         platform=platform.platform(),
-        cpu_model=_cpu_model(),
+        cpu_model=read_cpu_model() or platform.processor() or None,
         num_logical_cores=os.cpu_count(),
         memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         load_average_1_min=os.getloadavg()[0],
@@ -89,13 +90,3 @@ def _version(distribution: str) -> str | None:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:
         return None
-
-
-def _cpu_model() -> str | None:
-    """From /proc/cpuinfo on Linux, else from `platform`, which may not know it."""
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    except OSError:
-        return platform.processor() or None
-    found = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
-    return found.group(1) if found else platform.processor() or None

@@ -14,17 +14,16 @@ from pathlib import Path
 
 from yarl import URL
 
-from paceline.compatibility.hardware_classes import parse_cpu_flags
+from paceline.cpu_info import PROC, read_cpu_flags
 from paceline.doctor.readings.local_cpu import KERNEL_LIBRARIES, LocalCpu
 
-_PROC = Path("/proc")
 _LISTENS = "0A"
 """State of a socket in /proc/net/tcp."""
 _LIBRARY = re.compile(r"/vllm/(_C\w*)\.(?:abi3|cpython)[^/]*\.so$", re.MULTILINE)
 _GPU = re.compile(r"/lib(?:cuda|torch_cuda|torch_hip|amdhip64)[-.\w]*\.so")
 
 
-def read_local_cpu(url: URL, proc: Path = _PROC) -> LocalCpu | None:
+def read_local_cpu(url: URL, proc: Path = PROC) -> LocalCpu | None:
     """None if the server is on another machine, on a GPU, or its engines cannot be read."""
     if not _is_loopback(url) or url.port is None:
         return None
@@ -40,7 +39,7 @@ def read_local_cpu(url: URL, proc: Path = _PROC) -> LocalCpu | None:
         libraries |= set(_LIBRARY.findall(maps)) & set(KERNEL_LIBRARIES)
     if not libraries:
         return None
-    return LocalCpu(parse_cpu_flags(_read(proc / "cpuinfo")), frozenset(libraries))
+    return LocalCpu(read_cpu_flags(proc), frozenset(libraries))
 
 
 def _is_loopback(url: URL) -> bool:

@@ -18,12 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from paceline.compatibility.hardware_classes import (
-    HardwareClass,
-    class_of_cpu,
-    class_of_gpu,
-    parse_cpu_flags,
-)
+from paceline.compatibility.hardware_classes import HardwareClass, class_of_cpu, class_of_gpu
+from paceline.cpu_info import read_cpu_flags
 from paceline.engine.launch.brief_process import run_briefly
 from paceline.engine.launch.visible_gpus import (
     QUERY,
@@ -97,7 +93,7 @@ def read_hardware() -> Hardware:
     return Hardware(
         device="cpu" if is_cpu else "gpu",
         architecture=platform.machine(),
-        cpu_flags=parse_cpu_flags(_read("/proc/cpuinfo")),
+        cpu_flags=read_cpu_flags(),
         cpu_ids=one_per_core(sorted(os.sched_getaffinity(0)), _core_of),
         cpu_quota=parse_cpu_quota(_read("/sys/fs/cgroup/cpu.max")),
         available_memory_bytes=_available_memory_bytes(),

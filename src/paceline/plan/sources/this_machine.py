@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from paceline.compatibility.hardware_classes import parse_cpu_flags
+from paceline.cpu_info import read_cpu_flags
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,20 +24,17 @@ def read_machine() -> Machine:
     """Read this machine; memory and flags are 0 and empty where the system does not show them."""
     return Machine(
         num_cores=len(os.sched_getaffinity(0)),
-        available_memory_bytes=_kilobytes(_read("/proc/meminfo"), "MemAvailable") * 1024,
-        cpu_flags=parse_cpu_flags(_read("/proc/cpuinfo")),
+        available_memory_bytes=_available_kilobytes() * 1024,
+        cpu_flags=read_cpu_flags(),
     )
 
 
-def _kilobytes(meminfo: str, name: str) -> int:
+def _available_kilobytes() -> int:
+    try:
+        meminfo = Path("/proc/meminfo").read_text(encoding="utf-8")
+    except OSError:
+        return 0
     for line in meminfo.splitlines():
-        if line.startswith(f"{name}:"):
+        if line.startswith("MemAvailable:"):
             return int(line.split()[1])
     return 0
-
-
-def _read(path: str) -> str:
-    try:
-        return Path(path).read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""

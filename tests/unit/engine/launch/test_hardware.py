@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from paceline.compatibility.hardware_classes import parse_cpu_flags
 from paceline.engine.launch.hardware import (
     one_per_core,
     parse_available_bytes,
@@ -16,12 +15,6 @@ from paceline.engine.launch.hardware import (
     read_hardware,
     why_not_compiled,
 )
-
-
-def test_flags_of_x86_and_arm() -> None:
-    assert parse_cpu_flags("model\t: x\nflags\t\t: fpu avx512_bf16\n") == {"fpu", "avx512_bf16"}
-    assert parse_cpu_flags("Features\t: asimd bf16\n") == {"asimd", "bf16"}
-    assert parse_cpu_flags("") == frozenset()
 
 
 @pytest.mark.parametrize(
