@@ -90,11 +90,12 @@ def load_target(
 def collect_answers(
     request: AnswerRequest,
     file: AnswerFile,
-    load_target: Callable[[], Any],
+    load: Callable[[], Any],
     progress: DraftProgress,
     stop: StopRequest,
 ) -> list[Answer]:
-    """All answers, those on disk included. The target is loaded only if one is missing.
+    """All answers, those on disk included. The target is loaded only if one is missing: `load`
+    returns what `load_target` does.
 
     Raises Interrupted after a signal; finished batches are on disk.
     """
@@ -104,7 +105,7 @@ def collect_answers(
     completed = total - sum(len(batches[number].prompts) for number in missing)
     progress.begin("the target's own answers", total, completed)
     try:
-        target = load_target() if missing else None
+        target = load() if missing else None
     except DraftError:
         stop.raise_if_set()  # a signal ends an engine that starts
         raise
