@@ -17,7 +17,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from paceline.compatibility.cpu_formats import choose_cpu_dtype
+from paceline.draft.answers import load_target
+from paceline.draft.models import choose_device
 from paceline.named_models import target_of
 from paceline.named_models.recipe.tasks import (
     about_code,
@@ -26,31 +27,22 @@ from paceline.named_models.recipe.tasks import (
     kind_about_text,
     passages,
 )
-from paceline.plan.sources.this_machine import read_machine
 
 _SEED = 0
 _SYSTEM = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
 _OPENING = f"<|im_start|>system\n{_SYSTEM}<|im_end|>\n<|im_start|>user\n"
 _MIN_CHARACTERS = 12
 _MAX_ANSWER_TOKENS = 256
+_MAX_POSITIONS = 2048
 _OPEN, _NEXT, _TEXT, _CODE = 0.55, 0.15, 0.15, 0.1
 """Shares of the prompts: opening of a chat, second turn, on a text, on code; the rest is JSON."""
 
 
 def write_prompts(out: Path, count: int) -> None:
     """Write about `count` prompts, a line each, as for `paceline draft train`."""
-    from vllm import LLM
-
     draw = random.Random(_SEED)
-    model = LLM(
-        target_of("smollm2"),
-        dtype=choose_cpu_dtype(read_machine().cpu_flags)[0],
-        seed=_SEED,
-        max_model_len=2048,
-        max_num_seqs=128,
-        gpu_memory_utilization=0.3,
-        kv_cache_memory_bytes=1024**3,
-    )
+    target, device = Path(target_of("smollm2")), choose_device("auto")
+    model = load_target("vllm", target, device, _MAX_POSITIONS, _SEED)
     num_open, num_next = int(_OPEN * count), int(_NEXT * count)
     written = dict.fromkeys(_turns(model, [_OPENING] * (num_open + num_next)))
     turns = [turn for turn in written if _is_turn(turn)]
