@@ -60,21 +60,18 @@ _MEMORY_GIB = {NAIVE: 1.0, LLAMACPP: 0.4, PLAIN: 2.0, PACELINE: 2.2}
 GROUPS = ("servers", "speculation")
 
 
-def default_arms(group: str, draft: str) -> tuple[str, ...]:
-    """The names of the arms of a group for this default drafter; n-grams stand beside another one.
+def default_arms(group: str) -> tuple[str, ...]:
+    """The names of the arms of a group; n-grams stand beside the model's default drafter.
 
     `servers` compares Paceline with other servers, `speculation` with static lengths. All arms at
     once would need 30 GiB; plain vLLM, the layout and Paceline are in both groups.
     """
-    has_other = draft != NGRAM
     if group == "speculation":
         lengths = [f"{LAYOUT}+K={length}" for length in STATIC_LENGTHS]
-        ngram = [f"{LAYOUT}+{NGRAM}+K=3"] if has_other else []
-        return (PLAIN, LAYOUT, f"{LAYOUT}#again", *lengths, *ngram, PACELINE)
-    ngram = [f"{PACELINE}+{NGRAM}"] if has_other else []
+        return (PLAIN, LAYOUT, f"{LAYOUT}#again", *lengths, f"{LAYOUT}+{NGRAM}+K=3", PACELINE)
     return (
         NAIVE, LLAMACPP, f"{LLAMACPP}+lookup", PLAIN, f"{PLAIN}#again", LAYOUT,
-        PACELINE, *ngram, f"{PACELINE}+w8a8", f"{PACELINE}+{FOUR_BITS}",
+        PACELINE, f"{PACELINE}+{NGRAM}", f"{PACELINE}+w8a8", f"{PACELINE}+{FOUR_BITS}",
     )  # fmt: skip
 
 
@@ -121,7 +118,7 @@ class ModelFolders:
 
     target: str
     draft: str
-    """The default drafter: a folder, or `ngram`."""
+    """The folder of the default drafter."""
     quantized: Mapping[str, str] = field(default_factory=dict)
     """The folders that `paceline quantize` made of the target, by scheme."""
     gguf: str = ""

@@ -38,7 +38,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.headline.arms import (
     GROUPS,
-    NGRAM,
     Arm,
     default_arms,
     memory_bytes,
@@ -58,10 +57,11 @@ from benchmarks.headline.dry_run import mock_plan
 from benchmarks.headline.files import write_report
 from benchmarks.headline.http_arm import HttpArm
 from benchmarks.headline.turns import Slice, runs_cell
-from benchmarks.headline.weights import default_draft, prepare
+from benchmarks.headline.weights import MODEL, prepare
 from benchmarks.results_file import ResultFile, add_allow_dirty, read_result
 from benchmarks.servers import proportional_memory_bytes, running_servers, watch_idle
 from paceline.bench.results.environment import describe_environment
+from paceline.named_models import drafter_folder
 
 PRICE_SOURCE = "AWS m7i.large, on demand, N. Virginia, Linux, 2025-07-01"
 USD_PER_HOUR = 0.1008
@@ -73,7 +73,7 @@ def build_plan(arguments: argparse.Namespace) -> dict[str, Any]:
     """All that determines what is run; a resumed run must have an equal plan."""
     arms, cells = arguments.parsed_arms, arguments.parsed_cells
     return {
-        "draft": "n-gram lookup" if arguments.draft == NGRAM else Path(arguments.draft).name,
+        "draft": Path(drafter_folder(MODEL)).name,
         "arms": [arm.name for arm in arms],
         "cells": [cell.name for cell in cells],
         "skipped": [
@@ -238,11 +238,8 @@ def _check(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> No
             parser.error(f"{flag} is {getattr(arguments, name)}; it must be at least 1")
     if not 0 < arguments.usd_per_hour < float("inf"):
         parser.error(f"--usd-per-hour is {arguments.usd_per_hour}; it must be above 0 and finite")
-    arguments.draft = NGRAM if arguments.dry_run else default_draft()
     try:
-        arguments.parsed_arms = parse_arms(
-            arguments.arms or default_arms(arguments.group, arguments.draft)
-        )
+        arguments.parsed_arms = parse_arms(arguments.arms or default_arms(arguments.group))
         cells = parse_cells(arguments.cells)
     except ValueError as error:
         parser.error(str(error))

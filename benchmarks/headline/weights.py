@@ -28,13 +28,6 @@ _NUM_CALIBRATION_PROMPTS = 160
 _BUILD = "VENV=.venv CLIENTS=runs NATIVE=1 scripts/install-llamacpp.sh"
 
 
-def default_draft() -> str:
-    """The default drafter of the model: a folder, or `ngram`."""
-    named = find_named(MODEL)
-    assert named is not None
-    return named.draft
-
-
 def prepare(arms: Iterable[Arm], folder: Path) -> tuple[ModelFolders, dict[str, Any]]:
     """The model's folders, and what `paceline quality` says of each scheme.
 

@@ -23,7 +23,6 @@ NUM_TURNS = len(ARMS) * len(CELLS) - 2  # naive runs chats only
 def _short_watch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("benchmarks.servers.IDLE_WATCH_S", 0.1)
     monkeypatch.setattr("benchmarks.headline.campaign.measure_bandwidth", lambda: 2e10)
-    monkeypatch.setattr(run, "default_draft", lambda: "ngram")
 
 
 def test_a_run_writes_its_result_and_its_page_and_ends_its_servers(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from benchmarks.headline.arms import default_arms, parse_arms
 from benchmarks.headline.cells import DEFAULT_CELLS, parse_cells
 from benchmarks.headline.turns import plan_slices
 
-ARMS = parse_arms(default_arms("servers", "ngram"))
+ARMS = parse_arms(default_arms("servers"))
 CELLS = parse_cells(DEFAULT_CELLS)
 
 

@@ -18,7 +18,7 @@ from paceline.named_models import NamedModel
 
 @pytest.fixture(autouse=True)
 def _model(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(weights, "find_named", lambda name: NamedModel("/target", "ngram", name))
+    monkeypatch.setattr(weights, "find_named", lambda name: NamedModel("/target", "/head", name))
 
 
 def test_what_is_missing_is_made_once_by_commands_that_are_recorded(
@@ -84,7 +84,7 @@ def test_a_token_reads_every_weight_but_an_embedding_table_with_its_own_head(
     for folder, tensors in ((tied, stored), (untied, {**stored, "lm_head.weight": table.clone()})):
         folder.mkdir()
         save_file(tensors, folder / "model.safetensors")
-        model = ModelFolders(str(folder), "ngram", {"w8a8": str(untied)}, str(tmp_path / "x.gguf"))
+        model = ModelFolders(str(folder), "/head", {"w8a8": str(untied)}, str(tmp_path / "x.gguf"))
         assert read_bytes(parse_arm("vllm"), model) == 36
         assert read_bytes(parse_arm("naive"), model) == 72
     assert read_bytes(parse_arm("paceline+w8a8"), model) == 36
