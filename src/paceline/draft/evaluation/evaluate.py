@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from paceline.bench.results.bootstrap import MIN_UNITS
 from paceline.draft.acceptance import (
     AcceptanceFigures,
     PromptCounts,
@@ -108,6 +109,7 @@ def evaluate(options: EvaluationOptions, progress: DraftProgress, stop: StopRequ
     )
     if options.held_out:
         prompts = replace(prompts, prompts=tuple(prompts.split()[1][: options.limit]))
+    _refuse_too_few(prompts.prompts, options.limit)
     request = AnswerRequest(
         prompts=prompts.prompts,
         samplings=options.samplings,
@@ -152,6 +154,18 @@ def evaluate(options: EvaluationOptions, progress: DraftProgress, stop: StopRequ
             else compare_with_served(report, figures, options.max_draft_length)
         ),
     )
+
+
+def _refuse_too_few(prompts: Sequence[EncodedPrompt], limit: int | None) -> None:
+    """DraftError, before minutes of answering, where no interval can follow."""
+    num_conversations = len({prompt.conversation for prompt in prompts})
+    if num_conversations < MIN_UNITS:
+        raise DraftError(
+            f"{num_conversations} different conversations have prompts that fit the models"
+            + ("" if limit is None else f", with --limit {limit}")
+            + f"; at least {MIN_UNITS} are needed for an interval. Give more prompts"
+            + ("" if limit is None else ", or raise --limit")
+        )
 
 
 def _figures_by_category(

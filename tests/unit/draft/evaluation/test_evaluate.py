@@ -155,10 +155,26 @@ def test_faults_are_one_sentence_and_no_traceback(pair: TinyPair, tmp_path: Path
     result = invoke(pair, tmp_path, draft=other)
     assert result.exit_code == 1
     assert "another vocabulary" in result.output
+
+
+def test_too_few_conversations_are_refused_before_the_target_answers(
+    pair: TinyPair, tmp_path: Path
+) -> None:
+    """Two requests of one conversation count once, so 5 prompts have 4."""
+    answers = tmp_path / "answers.jsonl"
     few = write_prompts(tmp_path / "few.jsonl", 4)
-    result = invoke(pair, tmp_path, "--prompts", str(few))
-    assert result.exit_code == 1
-    assert "at least 5 are needed" in result.output
+    first = json.loads(few.read_text().splitlines()[0])["messages"]
+    later = [*first, {"role": "assistant", "content": "w1"}, {"role": "user", "content": "w2"}]
+    few.write_text(few.read_text() + json.dumps({"messages": later}) + "\n")
+    for words, message in (
+        (("--prompts", str(few)), "4 different conversations have prompts that fit the models; at"),
+        (("--limit", "3"), "with --limit 3; at least 5 are needed for an interval. Give more"),
+        (("--limit", "3", "--held-out"), "3 different conversations"),
+    ):
+        result = invoke(pair, tmp_path, "--answers", str(answers), *words)
+        assert result.exit_code == 1
+        assert message in result.output
+        assert not answers.exists()
 
 
 def test_a_padded_draft_is_measured_with_the_drafts_that_vllm_then_takes(
