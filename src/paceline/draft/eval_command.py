@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,8 @@ def evaluate_draft(
     """Measure, show and write."""
     for flag, file in (("--json", json_file), ("--answers", options["answers_file"])):
         refuse_unwritable_file(flag, file)
+    chosen = tuple(dict.fromkeys(temperatures or DEFAULT_TEMPERATURES))
+    _refuse_sampling_options(chosen, top_p, top_k)
     refuse_without_torch()
 
     from paceline.bench.results.environment import describe_environment
@@ -105,10 +108,7 @@ def evaluate_draft(
     from paceline.draft.progress import draft_progress
     from paceline.draft.values import DraftError, Interrupted, Sampling
 
-    samplings = tuple(
-        Sampling(t, top_k, top_p) if t else Sampling(0.0)
-        for t in dict.fromkeys(temperatures or DEFAULT_TEMPERATURES)
-    )
+    samplings = tuple(Sampling(t, top_k, top_p) if t else Sampling(0.0) for t in chosen)
     environment = asdict(describe_environment(sys.argv))
     try:
         with stop_on_signals() as stop, draft_progress() as progress:
@@ -130,3 +130,15 @@ def evaluate_draft(
             write_document(Path(json_file), render_document(evaluation, environment))
         except OSError as error:
             raise click.ClickException(f"--json {json_file} cannot be written: {error}") from error
+
+
+def _refuse_sampling_options(temperatures: Sequence[float], top_p: float, top_k: int) -> None:
+    """Raise `click.UsageError` for options that no answer would follow."""
+    if any(temperatures):
+        return
+    for flag, value, is_given in (("--top-p", top_p, top_p < 1), ("--top-k", top_k, top_k > 0)):
+        if is_given:
+            raise click.UsageError(
+                f"{flag} is {value:g}, which is for sampled answers, and --temperature is 0; leave "
+                f"{flag} out, or give a --temperature above 0 as well."
+            )

@@ -96,10 +96,11 @@ def check_report(
         if sampling.temperature == temperature and (sampling.is_greedy or sampling.top_p == top_p)
     ]
     if not match:
+        restriction = f" --top-p {top_p:g}" if temperature else ""  # greedy answers follow none
         measured = ", ".join(f"{one.temperature:g} (top-p {one.top_p:g})" for one in samplings)
         raise DraftError(
             f"the report was served at temperature {temperature} (top-p {top_p:g}), and acceptance "
-            f"is measured at {measured}; add --temperature {temperature} --top-p {top_p:g}"
+            f"is measured at {measured}; add --temperature {temperature}{restriction}"
         )
     if not num_drafts or not per_position:
         reason = note or "no accepted tokens by position"

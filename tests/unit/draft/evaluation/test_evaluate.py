@@ -177,6 +177,30 @@ def test_too_few_conversations_are_refused_before_the_target_answers(
         assert not answers.exists()
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--top-p", "0.9"), "--top-p is 0.9, which is for sampled answers, and --temperature is"),
+        (("--top-k", "20"), "--top-k is 20, which is for sampled answers"),
+    ],
+)
+def test_restrictions_that_no_answer_would_follow_are_refused(
+    pair: TinyPair, tmp_path: Path, words: tuple[str, ...], message: str
+) -> None:
+    """With a sampled temperature beside 0 they hold for its answers."""
+    result = invoke(pair, tmp_path, "--temperature", "0", *words)
+    assert result.exit_code == 2
+    assert message in result.output
+    both = ("--temperature", "0", "--temperature", "1", "--limit", "6")
+    result = invoke(pair, tmp_path, *both, *words)
+    assert result.exit_code == 0, result.output
+    document = json.loads((tmp_path / "eval.json").read_text())
+    of_greedy, of_sampled = (one["sampling"] for one in document["acceptance"])
+    assert of_greedy == {"temperature": 0.0, "top_k": 0, "top_p": 1.0}
+    assert (of_sampled["top_p"] == 0.9) == ("--top-p" in words)
+    assert (of_sampled["top_k"] == 20) == ("--top-k" in words)
+
+
 def test_a_padded_draft_is_measured_with_the_drafts_that_vllm_then_takes(
     pair: TinyPair, tmp_path: Path
 ) -> None:

@@ -102,6 +102,8 @@ def test_a_report_of_another_nucleus_is_refused() -> None:
         check_report(document, [Sampling(0.7)], 2)
     greedy = report() | {"config": report()["config"] | {"top_p": 0.8}}
     assert check_report(greedy, [Sampling(0.0)], 2).is_greedy
+    with pytest.raises(DraftError, match=r"; add --temperature 0\.0$"):
+        check_report(greedy, [Sampling(0.7, 0, 0.8)], 2)
 
 
 def test_any_other_file_is_refused(tmp_path: Path) -> None:
