@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 import torch
+from vllm.v1.engine.exceptions import EngineDeadError
 
 from paceline.demo import target_path
 from paceline.draft.answers.engine_generation import generate_in_engine, load_engine, stop_engine
 from paceline.draft.answers.generation import generate_answers
 from paceline.draft.interruption import StopRequest
 from paceline.draft.models import load_model, load_tokenizer
-from paceline.draft.values import Answer, EncodedPrompt, Sampling
+from paceline.draft.values import Answer, DraftError, EncodedPrompt, Interrupted, Sampling
 
 pytestmark = pytest.mark.engine
 
@@ -37,7 +38,12 @@ def prompts() -> list[EncodedPrompt]:
 
 
 def answers_of(
-    generate: Any, model: Any, prompts: list[EncodedPrompt], sampling: Sampling, seed: int = 0
+    generate: Any,
+    model: Any,
+    prompts: list[EncodedPrompt],
+    sampling: Sampling,
+    seed: int = 0,
+    stop: StopRequest | None = None,
 ) -> list[Answer]:
     found: list[Answer] = generate(
         model,
@@ -46,9 +52,30 @@ def answers_of(
         stop_ids={stop_of(prompts)},
         num_after_end=NUM_AFTER_END,
         seed=seed,
-        stop=StopRequest(),
+        stop=stop or StopRequest(),
     )
     return found
+
+
+class DeadEngine:
+    """An engine whose core has ended."""
+
+    def __init__(self, stop: StopRequest | None = None) -> None:
+        self._stop = stop
+
+    def generate(self, *_: Any, **__: Any) -> Any:
+        if self._stop is not None:
+            self._stop.is_set = True
+        raise EngineDeadError
+
+
+def test_an_engine_that_ends_is_one_sentence_and_a_signal_an_interruption() -> None:
+    """A signal ends the engine, too."""
+    prompt, stop = EncodedPrompt("k", "c", (4, 5), 4), StopRequest()
+    with pytest.raises(DraftError, match=r"^vLLM's engine ended .* Its log above has the cause"):
+        answers_of(generate_in_engine, DeadEngine(), [prompt], Sampling(0.0))
+    with pytest.raises(Interrupted):
+        answers_of(generate_in_engine, DeadEngine(stop), [prompt], Sampling(0.0), stop=stop)
 
 
 def stop_of(prompts: list[EncodedPrompt]) -> int:

@@ -73,12 +73,14 @@ def generate_in_engine(
     seed: int,
     stop: StopRequest,
 ) -> list[Answer]:
-    """As `generation.generate_answers`. Raises Interrupted before and after generating only.
+    """As `generation.generate_answers`. Raises Interrupted before and after generating only, and
+    DraftError where the engine ends.
 
     What follows an answer's end is the text of a second request, whose prompt is the first with its
     answer: vLLM stops there, or does not stop at all.
     """
     from vllm import SamplingParams
+    from vllm.v1.engine.exceptions import EngineDeadError
 
     def seed_of(index: int, phase: int) -> int:
         return (seed * _SEEDS_PER_BATCH + 2 * index + phase) % 2**63
@@ -96,9 +98,17 @@ def generate_in_engine(
         )
 
     def texts_of(starts: Sequence[tuple[int, ...]], each: Sequence[Any]) -> list[tuple[int, ...]]:
-        found = engine.generate(
-            [{"prompt_token_ids": list(start)} for start in starts], list(each), use_tqdm=False
-        )
+        try:
+            found = engine.generate(
+                [{"prompt_token_ids": list(start)} for start in starts], list(each), use_tqdm=False
+            )
+        except EngineDeadError as error:
+            stop.raise_if_set()
+            raise DraftError(
+                "vLLM's engine ended while it generated answers. Its log above has the cause; "
+                "without one there, the system may have killed it for memory (dmesg). "
+                "--engine transformers does without it"
+            ) from error
         # A signal reaches the engine, too, which then returns what it has.
         stop.raise_if_set()
         outputs = [one.outputs[0] for one in found]
