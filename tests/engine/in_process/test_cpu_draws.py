@@ -101,14 +101,16 @@ def test_a_rejected_draft_is_replaced_in_proportion_to_what_the_target_has_more(
 
 
 def test_without_draft_probabilities_any_other_token_replaces_the_draft() -> None:
-    """Target 0.2, 0.5, 0.3 without token 1: 0.4 and 0.6. A padded draft, -1, excludes none."""
+    """Target 0.2, 0.5, 0.3 without token 1: 0.4 and 0.6; without token 0: 0.625 and 0.375. A padded
+    draft, -1, excludes none."""
     torch.manual_seed(0)
     rows = 20_000
-    target = torch.tensor([0.2, 0.5, 0.3]).expand(2 * rows, -1)
-    drawn = recovered(None, target, [1] * rows + [-1] * rows, [1] * (2 * rows))
-    counts, of_padded = (part.bincount(minlength=3) / rows for part in drawn.split(rows))
-    assert counts.tolist() == pytest.approx([0.4, 0.0, 0.6], abs=0.012)
-    assert counts[1] == 0
+    target = torch.tensor([0.2, 0.5, 0.3]).expand(3 * rows, -1)
+    drawn = recovered(None, target, [1] * rows + [0] * rows + [-1] * rows, [1] * (3 * rows))
+    of_1, of_0, of_padded = (part.bincount(minlength=3) / rows for part in drawn.split(rows))
+    assert of_1.tolist() == pytest.approx([0.4, 0.0, 0.6], abs=0.012)
+    assert of_0.tolist() == pytest.approx([0.0, 0.625, 0.375], abs=0.012)
+    assert of_1[1] == of_0[0] == 0
     assert of_padded.tolist() == pytest.approx([0.2, 0.5, 0.3], abs=0.012)
 
 

@@ -6,12 +6,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from paceline.engine.fixes.short_warm_up import NUM_TOKENS, WRAPPERS
+from paceline.engine.fixes.short_warm_up import WRAPPERS
 
 [WARM_UP] = WRAPPERS.methods.values()
 
 
-@pytest.mark.parametrize(("kv_cache_bytes", "expected"), [(1024**3, NUM_TOKENS), (None, 2048)])
+@pytest.mark.parametrize(("kv_cache_bytes", "expected"), [(1024**3, 64), (None, 2048)])
 def test_it_is_short_where_the_size_of_the_kv_cache_is_given(
     kv_cache_bytes: int | None, expected: int
 ) -> None:
