@@ -17,7 +17,8 @@ def test_it_is_short_where_the_size_of_the_kv_cache_is_given(
 ) -> None:
     """Else vLLM measures the memory of a whole step. A failure changes nothing for good."""
     cache = SimpleNamespace(kv_cache_memory_bytes=kv_cache_bytes)
-    runner = SimpleNamespace(cache_config=cache, max_num_tokens=2048)
+    model = SimpleNamespace(enforce_eager=True)
+    runner = SimpleNamespace(cache_config=cache, model_config=model, max_num_tokens=2048)
     found = []
 
     def stock(given: SimpleNamespace) -> None:

@@ -8,9 +8,11 @@ where the size is given, nothing needs it. The compiled model is for any number 
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from paceline.engine.compat.wrapping import Wrappers
+from paceline.engine.fixes.early_compiler import early_compiler
 
 NUM_TOKENS = 64
 """Chosen: enough for the compiler to divide its loops among threads, as for a whole step."""
@@ -21,7 +23,8 @@ def _warm_up(stock: Any, runner: Any) -> None:
     if runner.cache_config.kv_cache_memory_bytes is not None:
         runner.max_num_tokens = min(whole, NUM_TOKENS)
     try:
-        stock(runner)
+        with contextlib.nullcontext() if runner.model_config.enforce_eager else early_compiler():
+            stock(runner)
     finally:
         runner.max_num_tokens = whole
 

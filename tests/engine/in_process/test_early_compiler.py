@@ -1,0 +1,57 @@
+"""What is prepared for the compiler while a model is traced."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from paceline.engine.fixes import early_compiler as module
+from paceline.engine.fixes.early_compiler import early_compiler
+
+_COMPILE = """
+import torch
+from pathlib import Path
+from paceline.engine.fixes.early_compiler import early_compiler
+
+def headers():
+    return sorted(map(str, Path("{cache}").rglob("*.gch")))
+
+with early_compiler():
+    pass
+before = headers()
+assert len(before) == 1, before
+torch.compile(lambda x: x.sin() + 1)(torch.ones(64))
+assert headers() == before, headers()
+"""
+
+
+@pytest.mark.slow  # 30 s of a compiler
+def test_the_kernels_of_a_model_use_the_header_that_was_built(tmp_path: Path) -> None:
+    script = _COMPILE.format(cache=tmp_path)
+    environment = {
+        "PATH": "/usr/bin:/bin",
+        "PYTHONPATH": ":".join(sys.path),
+        "TMPDIR": str(tmp_path),
+        "TORCHINDUCTOR_CPP_DYNAMIC_THREADS": "1",
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",
+    }
+    subprocess.run([sys.executable, "-c", script], env=environment, check=True, timeout=600)
+
+
+def test_a_failure_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail() -> set[int]:
+        raise OSError
+
+    monkeypatch.setattr(module, "_cores_of_all_threads", fail)
+    caplog.set_level("INFO", logger="vllm.paceline.early_compiler")
+    module.logger.addHandler(caplog.handler)
+    with early_compiler():
+        [thread] = [one for one in threading.enumerate() if one.name == "early-compiler"]
+    assert not thread.is_alive()
+    assert "could not be prepared early" in caplog.text
