@@ -92,9 +92,14 @@ def claims(read: ReadResult) -> Iterator[Claim]:
     yield from _bad_input(read)
 
 
+def num_continued(result: Mapping[str, Any], key: str) -> int:
+    """This number over all kinds of streams that are continued, of a result of `soak_kills.py`."""
+    kinds = result["total"]["kinds"].items()
+    return sum(kind[key] for name, kind in kinds if name.startswith(_CONTINUED))
+
+
 def _decorated(result: Mapping[str, Any]) -> Iterator[Claim]:
     total = result["total"]
-    kinds = [kind for name, kind in total["kinds"].items() if name.startswith(_CONTINUED)]
     yield claim("| {num_faults_injected} SIGKILLs | |", **total)
     yield claim("| requests of the first tenant | {num_streams:,} |", **total)
     yield claim("that had them were killed | {num_lost_before_first_token} |", **total)
@@ -104,7 +109,7 @@ def _decorated(result: Mapping[str, Any]) -> Iterator[Claim]:
         ("completed on another replica | {number:,} |", "num_interrupted_completed"),
         ("two replicas were killed under them | {number:,} |", "num_beyond_limit"),
     ):
-        yield claim(text, number=sum(kind[key] for kind in kinds))
+        yield claim(text, number=num_continued(result, key))
     yield claim("got a complete answer | {num_poison_requests:,} |", **total)
 
 

@@ -22,5 +22,8 @@ def claims(read: ReadResult) -> Iterator[Claim]:
         "time to the first token from {ttft_off:.1f} to {ttft_on:.1f} ms",
         **chat,
     )
-    yield claim("`--prompts`: {gain:+.1f} % ({low:+.1f} to {high:+.1f}", **edit)
-    yield claim("gave {off:.1f} tokens/s off and {on:.1f} on, {gain:+.1f} %", **chats)
+    yield claim("text: {gain:+.1f} % ({low:+.1f} to {high:+.1f}", **edit)
+    yield claim(
+        "gave {off:.1f} tokens/s off and {on:.1f} on, {gain:+.1f} % ({low:+.1f} to {high:+.1f})",
+        **chats,
+    )
