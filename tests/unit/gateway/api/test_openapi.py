@@ -23,7 +23,7 @@ PROBES: list[object] = [
     1001, 10_001, 2**31 - 1, 2**31, 2**63 - 1, 2**63, True, False, "", "x", "auto", "none", "float",
     "x" * 10, "x" * 101, "x" * 1001, [], [""], ["x"], ["x" * 513], [1], [-1], [2**31], [1.5], [{}],
     [{"type": "function"}], [{"type": "mcp"}], [{"type": "custom"}], ["x"] * 17, ["x"] * 257, {},
-    {"type": "text"}, {str(n): n for n in range(9)}, {str(n): n for n in range(65)},
+    {"type": "text"}, 8.0, -1.0, {str(n): n for n in range(9)}, {str(n): n for n in range(65)},
 ]  # fmt: skip
 SCHEMAS: Mapping[str, Any] = render_openapi()["components"]["schemas"]  # type: ignore[index]
 NAMES = {
@@ -32,7 +32,7 @@ NAMES = {
     EMBEDDINGS.path: "Embeddings",
     RESPONSES.path: "Responses",
 }
-WHOLE = ("messages", "prompt", "input", "instructions")
+WHOLE = ("messages", "prompt", "input", "instructions", "tools")
 """Fields whose check needs the rest of the body."""
 FIELDS = [(route, name) for route in ROUTES for name in route.fields if name not in WHOLE]
 
