@@ -20,7 +20,7 @@ from pydantic import (
     model_validator,
 )
 
-from paceline.config.scalars import check_hosts, check_scalar
+from paceline.config.scalars import check_hosts, check_origins, check_scalar
 from paceline.governor.policies.builtin import DEFAULT_POLICY
 from paceline.policy_registry import find_policy
 
@@ -75,6 +75,10 @@ class ServerSettings(_Frozen):
     """Host names under which clients may address the data port while it requires no key (a name
     that a proxy passes on, for example). localhost and IP addresses are always allowed. On an
     address other than loopback, Host headers are checked only if this is set."""
+    allowed_origins: Annotated[frozenset[str], AfterValidator(check_origins)] = frozenset()
+    """Web pages that may use the data port from a browser (CORS): a list of origins such as
+    https://chat.example or http://localhost:3000, or `*` for all pages. With `*` and no
+    `keys.file`, every page that a user of this machine or network opens can use the model."""
     workers: Literal["auto"] | Annotated[int, Field(ge=1, le=64)] = "auto"
     """Number of processes that serve the data port. `auto`: one if engines compute on this
     machine's CPUs or it has fewer than 8 cores, else one for every 8 cores, at most 4."""

@@ -35,6 +35,9 @@ class GatewaySettings:
     allowed_hosts: frozenset[str] = frozenset()
     """Host names under which clients may address a data port that requires no key. On loopback,
     localhost and IP addresses are always allowed."""
+    allowed_origins: frozenset[str] = frozenset()
+    """Origins of the web pages that may use the data port (CORS), as browsers send them; `*` for
+    all."""
     workers: int = 1
     """Processes that serve the data port. With 1, this process serves it. With more, child
     processes serve it, and this process watches the replicas and serves the admin port."""
@@ -58,8 +61,6 @@ class GatewaySettings:
     """A client that reads an answer more slowly, over `client_stall_timeout_s`, is dropped."""
     max_choices: int = 8
     """Largest `n`; with vLLM's own limit of 16,384, one request could fill the engine."""
-    max_prompts: int = 64
-    """Most prompts in one completions request."""
     granted_fields: frozenset[str] = frozenset()
     """Engine fields that the gateway refuses by default and that clients may use."""
 
