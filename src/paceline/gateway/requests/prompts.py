@@ -46,7 +46,7 @@ def _size_of_text(num_chars: int) -> PromptSize:
     return PromptSize(1, num_chars // MAX_TOKEN_CHARS, num_chars // _TOKEN_CHARS)
 
 
-def read_messages(request: Mapping[str, Any], max_prompts: int) -> PromptSize:
+def read_messages(request: Mapping[str, Any]) -> PromptSize:
     """Read the messages of a chat."""
     messages = request.get("messages")
     if not isinstance(messages, list) or not messages:
@@ -65,21 +65,24 @@ def read_messages(request: Mapping[str, Any], max_prompts: int) -> PromptSize:
     return _size_of_text(num_chars)
 
 
-def read_prompt(request: Mapping[str, Any], max_prompts: int) -> PromptSize:
-    """Read the prompt of a completion: a text, token ids, or a list of either."""
-    return _read_texts(request.get("prompt"), max_prompts, "prompt")
+def read_prompt(request: Mapping[str, Any]) -> PromptSize:
+    """Read the prompt of a completion: a text, token ids, or a list of either.
+
+    `served` bounds the number of prompts, by what the replicas compute at a time.
+    """
+    return _read_texts(request.get("prompt"), "prompt")
 
 
-def read_embedding_input(request: Mapping[str, Any], max_prompts: int) -> PromptSize:
-    """Read the input of embeddings. `max_prompts` does not apply: embeddings take little time.
+def read_embedding_input(request: Mapping[str, Any]) -> PromptSize:
+    """Read the input of embeddings.
 
     The least number of tokens is 0: engines may split an input that is too long.
     """
-    size = _read_texts(request.get("input"), MAX_EMBEDDING_INPUTS, "input")
+    size = _read_texts(request.get("input"), "input", MAX_EMBEDDING_INPUTS)
     return size._replace(min_tokens=0)
 
 
-def read_response_input(request: Mapping[str, Any], max_prompts: int) -> PromptSize:
+def read_response_input(request: Mapping[str, Any]) -> PromptSize:
     """Read the input of a response: a text, or the items of a conversation."""
     instructions, given = request.get("instructions"), request.get("input")
     num_chars = _check_content(instructions, "instructions")
@@ -136,7 +139,7 @@ def _check_content(content: object, where: str) -> int:
     return num_chars
 
 
-def _read_texts(prompt: object, max_prompts: int, param: str) -> PromptSize:
+def _read_texts(prompt: object, param: str, max_prompts: int | None = None) -> PromptSize:
     """Read one field that holds text or token ids."""
     if isinstance(prompt, str):
         return _size_of_text(len(prompt))
@@ -144,7 +147,7 @@ def _read_texts(prompt: object, max_prompts: int, param: str) -> PromptSize:
         if isinstance(prompt[0], int | float):
             num_ids = _count_token_ids(prompt, param)
             return PromptSize(1, num_ids, num_ids)
-        if len(prompt) > max_prompts:
+        if max_prompts is not None and len(prompt) > max_prompts:
             raise invalid(
                 f"{param} has {len(prompt)} entries; at most {max_prompts} are allowed.", param
             )

@@ -36,8 +36,8 @@ class Route:
     prompt_param: str
     """The field that holds the prompt."""
     fields: Mapping[str, Check]
-    read_prompt: Callable[[Mapping[str, Any], int], PromptSize]
-    """(body, most prompts) to the size of the prompt, see `prompts`."""
+    read_prompt: Callable[[Mapping[str, Any]], PromptSize]
+    """The size of the prompt of a body, see `prompts`."""
     tool_kinds: tuple[str, ...] = ()
     """Kinds of tools that clients may declare; empty where there are none."""
     content: str = "choices"

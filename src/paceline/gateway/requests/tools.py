@@ -49,8 +49,8 @@ def tool_list(kinds: Sequence[str]) -> Check:
                 "type": "object",
                 "properties": {"type": {"type": "string", "enum": list(kinds)}},
             },
-            "description": "The schemas that the engine compiles to a grammar (of strict functions "
-            f"and of those that tool_choice forces) have at most {MAX_SCHEMA_BYTES} bytes together.",
+            "description": "The parameters of strict functions and of those that tool_choice "
+            f"forces, which the engine compiles, have at most {MAX_SCHEMA_BYTES} bytes together.",
         }
     )
 

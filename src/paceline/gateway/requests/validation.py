@@ -74,7 +74,7 @@ def check_request(
         raise invalid("model is missing; name one of those that GET /v1/models lists.", "model")
     choices = request.get("n")
     num_choices = choices if isinstance(choices, int) else 1
-    size = route.read_prompt(request, settings.max_prompts)
+    size = route.read_prompt(request)
     min_tokens = size.min_tokens
     if request.get("truncate_prompt_tokens") is not None or request.get("truncation") == "auto":
         min_tokens = 0

@@ -94,7 +94,8 @@ def test_a_tool_that_a_server_may_run_is_refused_by_name(
 @pytest.mark.parametrize(
     ("tools", "param"),
     [
-        ([{"type": "namespace", "name": "a", "tools": [{"type": "mcp"}]}], "tools[0].tools[0].type"),
+        ([{"type": "namespace", "name": "a", "tools": [{"type": "mcp"}]}],
+         "tools[0].tools[0].type"),
         ([{"type": "namespace", "name": "a", "tools": [{"type": "namespace"}]}],
          "tools[0].tools[0].type"),
         ([{"type": "namespace", "name": "a"}], "tools[0].tools"),
