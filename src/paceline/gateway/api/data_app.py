@@ -103,7 +103,7 @@ class DataApp:
             "object": "model",
             "created": self._started_at_s,
             "owned_by": "paceline",
-            "max_model_len": longest_context(of_model(self._source.replicas(), model)),
+            "max_model_len": longest_context(of_model(self._source.replicas(), model), model),
         }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,7 +19,7 @@ def read_body(body: bytes, content_type: str) -> dict[str, Any]:
         )
         raise RequestRefused(400, message, "Bad Request")
     try:
-        parsed = msgspec.json.decode(body)
+        parsed = msgspec.json.decode(body.removeprefix(codecs.BOM_UTF8))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         detail = {
             "type": "json_invalid",

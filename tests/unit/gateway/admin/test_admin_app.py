@@ -206,6 +206,7 @@ async def test_replicas_are_listed_with_their_load(served: Served) -> None:
         "name": "r0",
         "state": "ready",
         "model": "tiny",
+        "other_models": [],
         "in_flight": 1,
         "address_kind": "unix",
         "has_governor": True,
