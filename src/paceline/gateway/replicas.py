@@ -152,12 +152,14 @@ def was_stopped(before: Replica, now: Replica | None) -> bool:
 
 
 def model_ids(replicas: Iterable[Replica]) -> list[str]:
-    """The models that are served, sorted."""
-    served: set[str] = set()
+    """The models that are served: the first id of each replica, sorted, then the others. Clients
+    that name no model take the first of the list, which is to be no adapter."""
+    first: set[str] = set()
+    others: set[str] = set()
     for replica in replicas:
-        served.add(replica.model)
-        served.update(replica.other_models)
-    return sorted(served - {""})
+        first.add(replica.model)
+        others.update(replica.other_models)
+    return [*sorted(first - {""}), *sorted(others - first)]
 
 
 def longest_context(replicas: Sequence[Replica], model: str) -> int | None:

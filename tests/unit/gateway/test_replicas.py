@@ -37,7 +37,7 @@ def with_ids(name: str, first: str, *others: str) -> Replica:
 def test_each_id_of_a_replica_is_served_with_its_own_context() -> None:
     a = replace(with_ids("a", "base", "alias", "lora"), max_model_len=100)
     b = with_ids("b", "base", "alias")
-    assert model_ids([a, b, Replica("c", "/c", "", "starting")]) == ["alias", "base", "lora"]
+    assert model_ids([a, b, Replica("c", "/c", "", "starting")]) == ["base", "alias", "lora"]
     assert [one.name for one in of_model([a, b], "lora")] == ["a"]
     assert longest_context([a], "base") == 100
     assert longest_context([a, b], "alias") == 8
