@@ -23,7 +23,15 @@ MAX_EMBEDDING_INPUTS = 2048
 
 TEXT_PARTS = (
     "text", "refusal", "thinking", "input_text", "output_text", "reasoning_text", "summary_text",
+    "tool_reference",
 )  # fmt: skip
+_MEDIA_KEYS = frozenset(
+    {
+        "image_url", "image_pil", "image_embeds", "audio_url", "audio_embeds", "input_audio",
+        "video_url", "video_embeds", "prompt_embeds",
+    }
+)  # fmt: skip
+"""vLLM loads what these hold whatever the type of the part, if the part has a `uuid`."""
 RESPONSE_ITEMS = (
     "message", "reasoning", "function_call", "function_call_output", "custom_tool_call",
     "custom_tool_call_output",
@@ -127,7 +135,7 @@ def _check_content(content: object, where: str) -> int:
             num_chars += len(part)
             continue
         kind = part.get("type") if isinstance(part, dict) else None
-        if not isinstance(part, dict) or kind not in TEXT_PARTS:
+        if not isinstance(part, dict) or kind not in TEXT_PARTS or not _MEDIA_KEYS.isdisjoint(part):
             raise invalid(
                 f"{where}[{index}] must be a string or a part of type text; images, audio, video "
                 "and files are not accepted here.",
@@ -186,7 +194,11 @@ _CONTENT = {
             "items": {
                 "type": ["object", "string"],
                 "required": ["type"],
-                "properties": {"type": {"enum": list(TEXT_PARTS)}, "text": {"type": "string"}},
+                "properties": {
+                    "type": {"enum": list(TEXT_PARTS)},
+                    "text": {"type": "string"},
+                    **dict.fromkeys(sorted(_MEDIA_KEYS), False),
+                },
             },
         },
     ]

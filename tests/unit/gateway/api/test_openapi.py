@@ -60,6 +60,8 @@ PROMPTS: list[object] = [
     )],
     *[[{"role": "user", "content": [part]}] for part in (
         {"type": "text", "text": "x"}, {"type": "image_url"}, {"type": "input_text"}, {}, "x",
+        {"type": "tool_reference", "name": "a"},
+        {"type": "text", "text": "x", "uuid": "1", "image_url": "http://10.0.0.1"},
     )],
 ]  # fmt: skip
 

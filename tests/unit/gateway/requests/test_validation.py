@@ -159,6 +159,18 @@ def test_a_list_of_content_may_have_strings(messages: list[dict[str, object]]) -
     assert request.num_prompt_tokens < 10
 
 
+@pytest.mark.parametrize("key", ["image_url", "video_embeds", "input_audio"])
+@pytest.mark.parametrize("kind", ["text", "thinking", "input_text"])
+def test_a_text_part_cannot_carry_media(kind: str, key: str) -> None:
+    """vLLM 0.32 takes a text part with a `uuid` and such a key for media, and loads it."""
+    part = {"type": kind, "text": "a", "uuid": "1", key: "http://10.0.0.1/"}
+    body = chat(messages=[{"role": "user", "content": ["b", part]}])
+    decision = checked_or_refused(CHAT, json.dumps(body).encode())
+    assert isinstance(decision, Refusal)
+    assert decision.problem.code == "unsupported_content"
+    assert decision.problem.param == "messages[0].content[1]"
+
+
 def test_strings_among_parts_count_towards_the_length() -> None:
     messages = [{"role": "user", "content": ["x" * 2048, {"type": "text", "text": "x" * 2048}]}]
     assert min_tokens(CHAT, messages=messages) == 4
