@@ -129,6 +129,8 @@ class EngineSettings(_Frozen):
     served_name: str | None = None
     """Model id that clients name; by default the last part of the folder, or the Hugging Face
     name."""
+    aliases: tuple[str, ...] = ()
+    """Further model ids that clients may name for the same model."""
     draft: str = "auto"
     """Drafter: `auto` (the named model's own, or the draft model that the table of known pairs
     lists for the target, else n-gram), `ngram`, `suffix`, `none`, the folder or Hugging Face name
