@@ -156,13 +156,14 @@ def _compiled(functions: Iterator[_Function], choice: object) -> Iterator[_Funct
         if forced is not None:
             is_compiled = forced in (function.name, function.flat_name)
         else:
-            is_compiled = function.is_strict or choice not in (None, "auto")
+            is_compiled = function.is_strict or choice == "required"
         if is_compiled:
             yield function
 
 
 def _forced_name(choice: object) -> str | None:
-    """The function that a `tool_choice` names; None where it is a word, or names none."""
+    """The function that a `tool_choice` names; None where it is a word, or names none, such as a
+    list of allowed tools, which vLLM does not compile."""
     if not isinstance(choice, dict):
         return None
     inner = choice.get("function")

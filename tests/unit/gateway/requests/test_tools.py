@@ -120,9 +120,11 @@ def test_an_operator_may_grant_all_tools() -> None:
 class TestGrammars:
     """A schema has a limit where the engine compiles it, and nowhere else."""
 
-    @pytest.mark.parametrize("choice", ["auto", "none", None])
+    @pytest.mark.parametrize(
+        "choice", ["auto", "none", None, {"type": "allowed_tools", "mode": "auto", "tools": []}]
+    )
     def test_schemas_that_are_not_compiled_have_no_limit(
-        self, route: Route, make: Any, choice: str | None
+        self, route: Route, make: Any, choice: object
     ) -> None:
         check(route, [make(f"f{n}", 800) for n in range(110)], tool_choice=choice)
 
