@@ -86,7 +86,9 @@ class ServerSettings(_Frozen):
     """Longest request body, in bytes; a longer one gets a 413."""
     max_json_values: int = Field(default=262_144, ge=1024)
     """Most JSON values in a request body; every token id of a prompt is one. A body with more gets
-    a 400 before it is decoded: the gateway decodes about 5 million values per second."""
+    a 400 before it is decoded: the gateway decodes about 5 million values per second. More values
+    allow more keys, objects and arrays in proportion, of which there may be 20,000 each by
+    default."""
     max_buffered_bytes: int = Field(default=1024 * 1024 * 1024, ge=16 * 1024 * 1024)
     """Most memory, in bytes, for the requests and answers that the gateway holds at a time; each
     worker has an equal part, of at least 4 MiB. A request that exceeds it gets a 503 at once. One

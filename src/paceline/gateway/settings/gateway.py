@@ -9,7 +9,7 @@ from paceline.gateway.settings.admission import AdmissionSettings
 from paceline.gateway.settings.capture import CaptureSettings
 from paceline.gateway.settings.failures import FailureSettings
 from paceline.gateway.settings.fleet import FleetSettings
-from paceline.gateway.settings.json_limits import JsonLimits
+from paceline.gateway.settings.json_limits import JsonLimits, limits_for
 from paceline.gateway.settings.keys import KeySettings
 
 _LEAST_OF_WORKER_BYTES = 4 * 1024 * 1024
@@ -148,7 +148,7 @@ class GatewaySettings:
     @property
     def json_limits(self) -> JsonLimits:
         """Bounds of a request body's structure."""
-        return JsonLimits(max_values=self.max_json_values)
+        return limits_for(self.max_json_values)
 
 
 def _is_loopback(host: str) -> bool:
