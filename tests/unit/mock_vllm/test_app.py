@@ -212,3 +212,38 @@ async def test_the_api_key_is_required_where_vllm_requires_it() -> None:
             assert answer.status_code == status
             assert (answer.json() == {"error": "Unauthorized"}) == (status == 401)
         assert (await http.get("/health")).status_code == 200
+
+
+async def test_whole_numbers_may_be_floats_and_a_mark_may_precede_the_body(
+    http: httpx.AsyncClient,
+) -> None:
+    """vLLM's models take 8.0 for 8, and its JSON parser skips a byte order mark."""
+    plain = {"model": "m", "prompt": [5, 6], "max_tokens": 8, "temperature": 0}
+    floats = {**plain, "prompt": [5.0, 6], "max_tokens": 8.0, "seed": 7.0, "top_k": 4.0, "n": 1.0}
+    expected = (await http.post("/v1/completions", json=plain)).json()["choices"]
+    body = b"\xef\xbb\xbf" + json.dumps(floats).encode()
+    answer = await http.post(
+        "/v1/completions", content=body, headers={"content-type": "application/json"}
+    )
+    assert answer.json()["choices"] == expected
+    refused = await http.post("/v1/completions", json={**plain, "max_tokens": 8.5})
+    assert refused.status_code == 400
+
+
+async def test_strings_in_a_list_of_content_are_text(http: httpx.AsyncClient) -> None:
+    answers = []
+    for content in ("a\nb", ["a", {"type": "text", "text": "b"}]):
+        body = {"model": "m", "messages": [{"role": "user", "content": content}], "temperature": 0}
+        answer = await http.post("/v1/chat/completions", json={**body, "max_tokens": 8})
+        answers.append(answer.json()["choices"])
+    assert answers[0] == answers[1]
+
+
+@pytest.mark.parametrize("bias", [{"regex": 1}, {"5": "1"}, {"5": None}, {"5": [1]}])
+async def test_a_bias_that_is_none_is_refused(
+    http: httpx.AsyncClient, bias: dict[str, object]
+) -> None:
+    body = {"model": "m", "prompt": "a", "logit_bias": bias}
+    answer = await http.post("/v1/completions", json=body)
+    assert answer.status_code == 400
+    assert "logit_bias" in answer.json()["error"]["message"]

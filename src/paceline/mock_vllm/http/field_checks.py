@@ -58,6 +58,10 @@ def check_types(body: Mapping[str, Any]) -> None:
             for kind in ("string", "list")
         ]
         raise ill_formed("body.stop", *details)
+    for token, bias in (body.get("logit_bias") or {}).items():
+        if not _is(bias, float):
+            name = f"body.logit_bias.{token}"
+            raise ill_formed(name, _describe_wrong_type(name, float, bias))
     if not is_list_of(body.get("stop_token_ids") or [], int):
         name = "body.stop_token_ids.0"
         raise ill_formed(name, _describe_wrong_type(name, int, body["stop_token_ids"][0]))

@@ -175,7 +175,8 @@ def _choice_of_tokens(body: Mapping[str, Any]) -> dict[str, Any]:
         "top_k": body.get("top_k") or 0,
         "min_p": _number(body, "min_p", 0.0),
         "logit_bias": tuple(
-            (int(token), min(100.0, max(-100.0, bias))) for token, bias in biases.items()
+            (_token_id(token, biases), min(100.0, max(-100.0, bias)))
+            for token, bias in biases.items()
         ),
         "allowed_token_ids": None if allowed is None else frozenset(allowed),
         **{
@@ -183,6 +184,15 @@ def _choice_of_tokens(body: Mapping[str, Any]) -> dict[str, Any]:
             for name in ("repetition_penalty", "presence_penalty", "frequency_penalty")
         },
     }
+
+
+def _token_id(token: str, biases: Mapping[str, float]) -> int:
+    try:
+        return int(token)
+    except ValueError:
+        wrong = [one for one in biases if not one.lstrip("+-").isdecimal()]
+        text = f"logit_bias contains key(s) that cannot be converted to integer token IDs: {wrong}"
+        raise invalid(text, "logit_bias", wrong) from None
 
 
 def _check_prompt(prompt: list[int], limit: int) -> None:
