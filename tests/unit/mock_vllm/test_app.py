@@ -239,11 +239,17 @@ async def test_strings_in_a_list_of_content_are_text(http: httpx.AsyncClient) ->
     assert answers[0] == answers[1]
 
 
-@pytest.mark.parametrize("bias", [{"regex": 1}, {"5": "1"}, {"5": None}, {"5": [1]}])
-async def test_a_bias_that_is_none_is_refused(
-    http: httpx.AsyncClient, bias: dict[str, object]
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("logit_bias", bias) for bias in ({"regex": 1}, {"5": "1"}, {"5": None}, {"5": [1]})),
+        ("allowed_token_ids", []),
+    ],
+)
+async def test_biases_and_tokens_that_are_none_are_refused(
+    http: httpx.AsyncClient, name: str, value: object
 ) -> None:
-    body = {"model": "m", "prompt": "a", "logit_bias": bias}
+    body = {"model": "m", "prompt": "a", name: value}
     answer = await http.post("/v1/completions", json=body)
     assert answer.status_code == 400
-    assert "logit_bias" in answer.json()["error"]["message"]
+    assert name in answer.json()["error"]["message"]

@@ -143,6 +143,12 @@ def _sampling(
     max_tokens = room if wanted is None else min(room, wanted)
     min_tokens = body.get("min_tokens") or 0
     _check_numbers(body, max_tokens=max_tokens, min_tokens=min_tokens, n=n)
+    if body.get("allowed_token_ids") == []:
+        raise invalid(
+            "allowed_token_ids is not None and empty!",
+            "allowed_token_ids",
+            body["allowed_token_ids"],
+        )
     if settings.drafts and (_number(body, "min_p", 0) > _SAMPLING_EPS or body.get("logit_bias")):
         raise invalid(
             "The min_p and logit_bias sampling parameters "
