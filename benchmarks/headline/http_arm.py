@@ -48,11 +48,8 @@ class HttpArm:
 
     async def answer(self, load_for: Callable[[str], Load]) -> dict[str, Any]:
         """`run` within a loop: await the end of the last answer."""
-        # llama.cpp's server closes a connection after a streamed answer, and the next request on it
-        # fails.
         session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, force_close=True),
-            timeout=aiohttp.ClientTimeout(total=None),
+            connector=aiohttp.TCPConnector(limit=0), timeout=aiohttp.ClientTimeout(total=None)
         )
         async with session:
             client = StreamingClient(session, self._server, None, self._timeout_s)

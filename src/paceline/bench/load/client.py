@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -88,6 +88,7 @@ class StreamingClient:
             self._headers["Authorization"] = f"Bearer {api_key}"
         self._timeout_s = timeout_s
         self._clock = clock
+        self._keeps_connections = True
 
     async def send(self, spec: RequestSpec, scheduled_s: float, zero_s: float) -> RequestRecord:
         """Send now and read the stream to its end.
@@ -134,9 +135,7 @@ class StreamingClient:
         headers = self._headers
         if spec.request_id is not None:
             headers = {**headers, "X-Request-Id": spec.request_id}
-        async with self._session.post(
-            url, data=spec.body, headers=headers, allow_redirects=False
-        ) as response:
+        async with await self._post(url, spec.body, headers) as response:
             if response.status != 200:
                 body = await response.content.read(4096)
                 raise _RequestFailed(
@@ -157,6 +156,27 @@ class StreamingClient:
                 RequestOutcome.TRUNCATED,
                 f"the stream ended after {len(state.chunk_times_s)} chunks without [DONE]",
             )
+
+    async def _post(
+        self, url: URL, body: bytes, headers: Mapping[str, str]
+    ) -> aiohttp.ClientResponse:
+        """Send the request, again if the server had closed the kept connection that it was sent on.
+
+        llama.cpp's server closes every connection after a streamed answer. From the first such
+        request on, each opens a connection of its own, and none is sent again.
+        """
+        if self._keeps_connections:
+            try:
+                return await self._session.post(
+                    url, data=body, headers=headers, allow_redirects=False
+                )
+            except aiohttp.ClientConnectorError:
+                raise
+            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
+                self._keeps_connections = False
+        return await self._session.post(
+            url, data=body, headers={**headers, "Connection": "close"}, allow_redirects=False
+        )
 
 
 def _record_event(event: bytes, arrived_s: float, state: _StreamState) -> None:
