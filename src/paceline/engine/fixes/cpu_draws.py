@@ -13,9 +13,12 @@ has a seed, as in vLLM.
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from paceline.engine.compat.wrapping import Wrappers
+
+logger = logging.getLogger("vllm.paceline.cpu_draws")
 
 _GREEDY_BELOW = 1e-5
 """vLLM's `_SAMPLING_EPS`: the temperature below which a request is greedy."""
@@ -35,6 +38,8 @@ def draw_by_cumulation(weights: Any, uniform: Any, otherwise: Any = None) -> Any
     if otherwise is not None:
         rows = (~(cumulated[:, -1] > 0)).nonzero().squeeze(1)
         if len(rows):
+            if cumulated[rows, -1].isnan().any():
+                logger.warning("probabilities with NaN: tokens are drawn by the target's own")
             cumulated[rows] = otherwise[rows].cumsum(dim=-1)
     bounds = uniform.unsqueeze(1) * cumulated[:, -1:]
     drawn = torch.searchsorted(cumulated, bounds, right=True).squeeze(1)
