@@ -16,6 +16,7 @@ PROTECTS: Mapping[str, str] = {
     "server.admin_host": "who can connect to the admin port",
     "server.probe_host": "who can connect to the port for probes",
     "server.allowed_hosts": "a data port without keys from web pages (DNS rebinding)",
+    "server.allowed_origins": "a data port without keys from web pages",
     "server.max_body_bytes": "memory and time from large bodies",
     "server.max_json_values": "time from bodies with many values",
     "server.max_buffered_bytes": "the memory of the gateway",

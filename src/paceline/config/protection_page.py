@@ -28,6 +28,7 @@ FLAGS = {"server.host": "--host"}
 
 _WITHOUT = {
     "server.allowed_hosts": "only localhost and IP addresses on loopback; no check elsewhere",
+    "server.allowed_origins": "no page of another origin",
     "server.granted_fields": "none",
     "engine.skip_checks": "none left out",
     "admission.max_tokens_in_flight": "only sequences are limited",

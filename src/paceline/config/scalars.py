@@ -13,6 +13,11 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _HOST = re.compile(
     r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*"
 )
+_ORIGIN = re.compile(
+    r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<host>[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\])"
+    r"(:(?P<port>[1-9][0-9]{0,4}))?"
+)
+_DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def check_scalar(annotation: Any, value: Any) -> Any:
@@ -54,6 +59,29 @@ def check_hosts(hosts: frozenset[str]) -> frozenset[str]:
                 "scheme or wildcards"
             )
     return hosts
+
+
+def check_origins(origins: frozenset[str]) -> frozenset[str]:
+    """The origins as browsers send them. Raises ValueError for what no browser sends.
+
+    >>> sorted(check_origins(frozenset({"HTTPS://Chat.example:443", "http://localhost:3000"})))
+    ['http://localhost:3000', 'https://chat.example']
+    """
+    return frozenset(map(_canonical_origin, origins))
+
+
+def _canonical_origin(origin: str) -> str:
+    match = _ORIGIN.fullmatch(origin)
+    if origin == "*":
+        return origin
+    if match is None:
+        raise ValueError(
+            f"it lists {origin[:100]!r}; list origins such as https://chat.example or "
+            "http://localhost:3000 (scheme, host and port, with nothing after them), or * for all"
+        )
+    scheme, host, port = match["scheme"].lower(), match["host"].lower(), match["port"]
+    is_default = port is None or int(port) == _DEFAULT_PORTS.get(scheme)
+    return f"{scheme}://{host}" if is_default else f"{scheme}://{host}:{port}"
 
 
 def _kinds(annotation: Any) -> Iterator[Any]:

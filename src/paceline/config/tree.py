@@ -20,7 +20,7 @@ from pydantic import (
     model_validator,
 )
 
-from paceline.config.scalars import check_hosts, check_scalar
+from paceline.config.scalars import check_hosts, check_origins, check_scalar
 from paceline.governor.policies.builtin import DEFAULT_POLICY
 from paceline.policy_registry import find_policy
 
@@ -75,6 +75,10 @@ class ServerSettings(_Frozen):
     """Host names under which clients may address the data port while it requires no key (a name
     that a proxy passes on, for example). localhost and IP addresses are always allowed. On an
     address other than loopback, Host headers are checked only if this is set."""
+    allowed_origins: Annotated[frozenset[str], AfterValidator(check_origins)] = frozenset()
+    """Web pages that may use the data port from a browser (CORS): a list of origins such as
+    https://chat.example or http://localhost:3000, or `*` for all pages. With `*` and no
+    `keys.file`, every page that a user of this machine or network opens can use the model."""
     workers: Literal["auto"] | Annotated[int, Field(ge=1, le=64)] = "auto"
     """Number of processes that serve the data port. `auto`: one if engines compute on this
     machine's CPUs or it has fewer than 8 cores, else one for every 8 cores, at most 4."""
@@ -82,7 +86,9 @@ class ServerSettings(_Frozen):
     """Longest request body, in bytes; a longer one gets a 413."""
     max_json_values: int = Field(default=262_144, ge=1024)
     """Most JSON values in a request body; every token id of a prompt is one. A body with more gets
-    a 400 before it is decoded: the gateway decodes about 5 million values per second."""
+    a 400 before it is decoded: the gateway decodes about 5 million values per second. More values
+    allow more keys, objects and arrays in proportion, of which there may be 20,000 each by
+    default."""
     max_buffered_bytes: int = Field(default=1024 * 1024 * 1024, ge=16 * 1024 * 1024)
     """Most memory, in bytes, for the requests and answers that the gateway holds at a time; each
     worker has an equal part, of at least 4 MiB. A request that exceeds it gets a 503 at once. One
@@ -125,6 +131,8 @@ class EngineSettings(_Frozen):
     served_name: str | None = None
     """Model id that clients name; by default the last part of the folder, or the Hugging Face
     name."""
+    aliases: tuple[str, ...] = ()
+    """Further model ids that clients may name for the same model."""
     draft: str = "auto"
     """Drafter: `auto` (the named model's own, or the draft model that the table of known pairs
     lists for the target, else n-gram), `ngram`, `suffix`, `none`, the folder or Hugging Face name

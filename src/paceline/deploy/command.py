@@ -141,6 +141,6 @@ def _read(folder: Path) -> tuple[Mapping[str, Any], dict[str, Resource]]:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         raise DeployError(f"{path.name} is not UTF-8") from None

@@ -6,7 +6,7 @@ and watches the engines.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
@@ -27,12 +27,15 @@ class Replica:
     address: str
     """Path of a Unix socket, or an http:// or https:// URL without a path."""
     model: str
-    """The model id that clients name."""
+    """The model id that clients name; of several, the first that it lists."""
     state: ReplicaState
     control_socket: Path | None = None
     """Socket of its governor; None when it has none."""
     max_model_len: int | None = None
     """Longest prompt plus answer, in tokens; None when unknown."""
+    other_models: Mapping[str, int | None] = field(default_factory=dict, hash=False)
+    """Further ids that it serves, such as aliases and LoRA adapters, each with the longest prompt
+    plus answer."""
     num_restarts: int | None = None
     """Restarts so far; None when the source does not count them."""
     num_planned_restarts: int = 0
@@ -79,6 +82,14 @@ class Replica:
         if self.draft is not None:
             object.__setattr__(self, "draft", well_formed(self.draft))
 
+    def serves(self, model: str) -> bool:
+        """Whether it serves this model id."""
+        return model == self.model or model in self.other_models
+
+    def context_of(self, model: str) -> int | None:
+        """The longest prompt plus answer of a served model id; None when unknown."""
+        return self.max_model_len if model == self.model else self.other_models[model]
+
     @property
     def reports_token_ids(self) -> bool:
         """Whether its streams can carry token ids, which another replica needs to continue them."""
@@ -114,7 +125,18 @@ class ReplicaSource(Protocol):
 
 def of_model(replicas: Iterable[Replica], model: str) -> list[Replica]:
     """The replicas of one model, ready or not; empty when it is not served."""
-    return [replica for replica in replicas if replica.model == model]
+    return [replica for replica in replicas if replica.serves(model)]
+
+
+def queue_of(replicas: Sequence[Replica], model: str) -> str:
+    """The model in whose queue requests for a served `model` wait.
+
+    Requests for several ids of the same replicas wait in one queue, that of the first id, since
+    they compete for the same slots.
+    """
+    serving = of_model(replicas, model)
+    first = serving[0].model
+    return first if all(replica.serves(first) for replica in serving) else model
 
 
 def named(replicas: Iterable[Replica], name: str) -> Replica | None:
@@ -130,13 +152,19 @@ def was_stopped(before: Replica, now: Replica | None) -> bool:
 
 
 def model_ids(replicas: Iterable[Replica]) -> list[str]:
-    """The models that are served, sorted."""
-    return sorted({replica.model for replica in replicas if replica.model})
+    """The models that are served: the first id of each replica, sorted, then the others. Clients
+    that name no model take the first of the list, which is to be no adapter."""
+    first: set[str] = set()
+    others: set[str] = set()
+    for replica in replicas:
+        first.add(replica.model)
+        others.update(replica.other_models)
+    return [*sorted(first - {""}), *sorted(others - first)]
 
 
-def longest_context(replicas: Sequence[Replica]) -> int | None:
-    """The longest context among replicas of one model; None when one of them is unknown."""
-    lengths = [replica.max_model_len for replica in replicas]
+def longest_context(replicas: Sequence[Replica], model: str) -> int | None:
+    """The longest context among the replicas of a model; None when one of them is unknown."""
+    lengths = [replica.context_of(model) for replica in replicas]
     known = [length for length in lengths if length is not None]
     return max(known) if known and len(known) == len(lengths) else None
 

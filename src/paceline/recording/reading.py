@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,7 +61,7 @@ def read_recording(path: Path) -> Recording:
 def parse_recording(content: bytes, name: str) -> Recording:
     """Return the recording in `content`; an incomplete last line is left out."""
     decoder: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
-    complete, _, _ = content.rpartition(b"\n")
+    complete, _, _ = content.removeprefix(codecs.BOM_UTF8).rpartition(b"\n")
     lines = complete.split(b"\n") if complete else []
     header: Header | None = None
     end: End | None = None

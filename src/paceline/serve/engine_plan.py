@@ -192,6 +192,7 @@ def _engine_spec(
     return EngineSpec(
         model=model.target,
         served_name=engine.served_name or model.served_name,
+        aliases=engine.aliases,
         speculative_config=drafter.speculative_config,
         policy=engine.policy,
         policy_parameters=engine.policy_parameters,

@@ -110,6 +110,12 @@ def make_plan(
             "engine.served_name, by default the name of the model's folder, is no model id: it "
             f"must be 1 to {MAX_MODEL_CHARS} printable characters without a blank at either end"
         )
+    for alias in engine.aliases:
+        if not is_name(alias, MAX_MODEL_CHARS):
+            raise ValueError(
+                f"engine.aliases lists {alias[:100]!a}; a model id has 1 to {MAX_MODEL_CHARS} "
+                "printable characters without a blank at either end"
+            )
     for one in planned.engines:
         if any(entry.label == one.name for entry in gateway.fleet.entries):
             raise ValueError(

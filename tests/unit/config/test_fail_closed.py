@@ -159,6 +159,9 @@ WRONG_TYPE = {
     "a wildcard host": ("server: {allowed_hosts: ['*']}", "wildcards"),
     "a host with a port": ("server: {allowed_hosts: ['a.example:80']}", "without a port"),
     "an empty host": ("server: {allowed_hosts: ['']}", "it lists ''"),
+    "an origin with a path": ("server: {allowed_origins: ['https://a.example/']}", "nothing after"),
+    "an origin without a scheme": ("server: {allowed_origins: [a.example]}", "scheme, host"),
+    "a pattern of origins": ("server: {allowed_origins: ['https://*.example']}", "or * for all"),
     "a boolean in an entry": ("replicas: [{url: 'http://a:1', max_in_flight: true}]", "a number"),
 }
 

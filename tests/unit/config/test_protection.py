@@ -39,8 +39,9 @@ OTHERS = {
     ),
     "engine": frozenset(
         {
-            "model", "served_name", "draft", "policy", "policy_parameters", "draft_length_max",
-            "draft_length", "schedule", "reproducible_seeds", "compact_json", "replicas", "dtype",
+            "model", "served_name", "aliases", "draft", "policy", "policy_parameters",
+            "draft_length_max", "draft_length", "schedule", "reproducible_seeds", "compact_json",
+            "replicas", "dtype",
             "max_model_len", "num_threads", "compile", "kv_cache_bytes", "kv_cache_dtype",
             "vllm_args", "start_timeout_s", "max_restart_delay_s", "log_folder",
         }

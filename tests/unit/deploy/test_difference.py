@@ -55,6 +55,17 @@ def test_a_larger_tier_adds_resources_and_changes_the_settings(tmp_path: Path) -
     assert document["old"]["tier"] == "startup"
 
 
+def test_byte_order_marks_are_no_difference(rendered: Path, tmp_path: Path) -> None:
+    edited = tmp_path / "edited"
+    shutil.copytree(rendered, edited)
+    for file in [*edited.rglob("*.json"), *edited.rglob("*.yaml")]:
+        text = file.read_text(encoding="utf-8")
+        file.write_text(text, encoding="utf-8-sig", newline="\r\n")
+    result = run_deploy("diff", str(rendered), str(edited))
+    assert result.exit_code == 0, result.output
+    assert "changed" not in result.output.lower().replace("unchanged", "")
+
+
 def test_a_changed_setting_of_triton_is_named(tmp_path: Path) -> None:
     options = ("--tier", "mid-market", "--pool", "triton")
     old = _render(tmp_path / "old", *options)

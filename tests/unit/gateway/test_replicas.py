@@ -9,9 +9,12 @@ import pytest
 from paceline.gateway.replicas import (
     Replica,
     longest_context,
+    model_ids,
     named,
     num_slots_by_name,
     num_slots_of,
+    of_model,
+    queue_of,
     was_stopped,
 )
 from paceline.gateway.settings import AdmissionSettings
@@ -22,9 +25,41 @@ DOWN = Replica("r2", "/run/r2.sock", "tiny", "down")
 
 
 def test_the_longest_context_is_unknown_when_one_is() -> None:
-    assert longest_context([R0, R1]) == 200
-    assert longest_context([R0, DOWN]) is None
-    assert longest_context([]) is None
+    assert longest_context([R0, R1], "tiny") == 200
+    assert longest_context([R0, DOWN], "tiny") is None
+    assert longest_context([], "tiny") is None
+
+
+def with_ids(name: str, first: str, *others: str) -> Replica:
+    return Replica(name, "http://a", first, "ready", other_models=dict.fromkeys(others, 8))
+
+
+def test_each_id_of_a_replica_is_served_with_its_own_context() -> None:
+    a = replace(with_ids("a", "base", "alias", "lora"), max_model_len=100)
+    b = with_ids("b", "base", "alias")
+    assert model_ids([a, b, Replica("c", "/c", "", "starting")]) == ["base", "alias", "lora"]
+    assert [one.name for one in of_model([a, b], "lora")] == ["a"]
+    assert longest_context([a], "base") == 100
+    assert longest_context([a, b], "alias") == 8
+
+
+@pytest.mark.parametrize(
+    ("replicas", "queues"),
+    [
+        # one queue for all ids of the same replicas, whatever the order in which they list them
+        ([with_ids("a", "x", "y"), with_ids("b", "x", "y")], {"x": "x", "y": "x"}),
+        ([with_ids("a", "x", "y"), with_ids("b", "y", "x")], {"x": "x", "y": "x"}),
+        # an adapter that one of them has loaded
+        ([with_ids("a", "x"), with_ids("b", "x", "lora")], {"x": "x", "lora": "x"}),
+        # a replica whose entry names one id only must get requests for it too
+        ([with_ids("a", "x", "y"), with_ids("b", "y")], {"x": "x", "y": "y"}),
+        ([with_ids("a", "x"), with_ids("b", "y")], {"x": "x", "y": "y"}),
+    ],
+)
+def test_ids_of_the_same_replicas_share_a_queue(
+    replicas: list[Replica], queues: dict[str, str]
+) -> None:
+    assert {model: queue_of(replicas, model) for model in queues} == queues
 
 
 @pytest.mark.parametrize("address", ["relative.sock", ""])

@@ -23,6 +23,13 @@ def test_what_was_written_is_read() -> None:
     assert (recording.seconds, recording.output_tokens) == (6.0, 30)
 
 
+def test_a_byte_order_mark_and_line_ends_of_windows_are_no_part_of_it() -> None:
+    """Some editors and tools write them when a file is opened and saved."""
+    whole = content(BLOCK, request(), END)
+    edited = b"\xef\xbb\xbf" + whole.replace(b"\n", b"\r\n")
+    assert parse_recording(edited, "r") == parse_recording(whole, "r")
+
+
 def test_a_file_that_was_cut_off_is_read_to_its_last_whole_line() -> None:
     """The engine was killed within a line; the block says how long the recording is."""
     whole = content(BLOCK, request())

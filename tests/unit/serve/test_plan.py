@@ -189,11 +189,12 @@ def test_a_draft_is_checked_as_at_a_start(tmp_path: Path, fault: str) -> None:
 
 
 @pytest.mark.parametrize("name", [" a", "m" * 257, "a\u202eb"])
-def test_a_served_name_that_is_no_model_id_is_refused(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("setting", ["served_name", "aliases"])
+def test_a_name_that_is_no_model_id_is_refused(tmp_path: Path, setting: str, name: str) -> None:
     file = tmp_path / "paceline.yaml"
-    engine = {"model": "someone/else", "served_name": name}
+    engine = {"model": "someone/else", setting: name if setting == "served_name" else ["b", name]}
     file.write_text(yaml.safe_dump({"engine": engine}))
-    with pytest.raises(ValueError, match=r"served_name.*1 to 256 printable characters"):
+    with pytest.raises(ValueError, match=rf"{setting}.*1 to 256 printable characters"):
         make_plan(
             load_settings({}, {}, file).settings,
             read_hardware(),

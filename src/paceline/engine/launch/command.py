@@ -27,7 +27,7 @@ WARM_CORE = "paceline.engine.process.warm_core"
 
 _OWNED_FLAGS = {
     "--model": "set MODEL (engine.model)",
-    "--served-model-name": "set engine.served_name",
+    "--served-model-name": "set engine.served_name and engine.aliases",
     "--uds": "Paceline reaches its engines over its own sockets",
     "--scheduler-cls": "to serve without the governor, set engine.policy to off",
     "--additional-config": "set engine.policy and its parameters (docs/policies.md)",
@@ -58,12 +58,15 @@ class EngineSpec:
     model: str
     """Folder or Hugging Face name."""
     served_name: str
+    """The first id of the model."""
     speculative_config: Mapping[str, Any] | None
     """Value of vLLM's --speculative-config; None serves without speculation."""
     policy: str
     policy_parameters: Mapping[str, Any] = field(default_factory=dict)
     draft_length: int | None = None
     schedule: tuple[tuple[int, int, int], ...] | None = None
+    aliases: tuple[str, ...] = ()
+    """Further ids of the same model."""
     max_model_len: int | None = None
     time_per_output_token_ms: float | None = None
     max_pause_ms: float | None = None
@@ -168,7 +171,7 @@ def render_command(
     arguments = [
         *(sys.executable, "-m", *([WARM_CORE] if layout.cpu_ids else []), server_module),
         *("--model", spec.model),
-        *("--served-model-name", spec.served_name),
+        *("--served-model-name", spec.served_name, *spec.aliases),
         *("--uds", str(socket)),
         *("--scheduler-cls", SCHEDULER),
         *("--additional-config", json.dumps({"paceline": governed})),

@@ -62,6 +62,7 @@ from paceline.gateway.metrics.metrics import CONTENT_TYPE, GatewayMetrics
 from paceline.gateway.metrics.samples import FamilyOfSamples
 from paceline.gateway.proxy.lease import Traffic
 from paceline.gateway.replicas import Replica
+from paceline.gateway.requests.field_checks import with_whole_numbers
 from paceline.gateway.settings import GatewaySettings
 
 _READ = {"GET": Role.READ, "HEAD": Role.READ}
@@ -314,7 +315,7 @@ class AdminApp:
         body = await read_body(receive, self._settings)
         parsed = parse_object(body.data, self._settings.json_limits, body.num_keys)
         entry.note_fields(parsed, _FIELDS[scope["path"], scope["method"]])
-        return parsed
+        return {name: with_whole_numbers(value) for name, value in parsed.items()}
 
 
 def _role_missing(operator: Operator, method: str, path: str, needed: Role) -> Problem:

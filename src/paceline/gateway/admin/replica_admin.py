@@ -167,6 +167,7 @@ def _describe(status: ReplicaStatus, num_in_flight: NumInFlight, now_s: float) -
         "state": replica.state,
         "reason": status.reason or None,
         "model": replica.model or None,
+        "other_models": sorted(replica.other_models),
         "in_flight": num_in_flight(replica.name),
         "max_in_flight": replica.max_in_flight,
         "max_tokens_in_flight": replica.max_tokens_in_flight,

@@ -28,6 +28,9 @@ here."""
 _NO_REPLICA_RETRY_S = 5
 """Retry-After when no replica is ready. Chosen empirically; the forecast cannot know when a replica
 comes back."""
+_MAX_FORECASTS = 64
+"""Kinds of needs that one queue remembers. A kind may name an adapter, of which there may be any
+number; all of them are updated at the end of each request."""
 
 C = TypeVar("C", bound=SlotClaim)
 
@@ -288,6 +291,8 @@ class AdmissionQueue(Generic[C]):
     def _forecast(self, kind: NeedsKind) -> QueueForecast:
         forecast = self._forecasts.get(kind)
         if forecast is None:
+            if len(self._forecasts) == _MAX_FORECASTS:
+                del self._forecasts[next(iter(self._forecasts))]
             forecast = self._forecasts[kind] = QueueForecast(self._settings)
         return forecast
 

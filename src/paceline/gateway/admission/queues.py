@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Generic, Protocol, TypeVar
 
@@ -62,11 +63,11 @@ class AdmissionQueues(Generic[C]):
 
     def demands(self, num_held: Mapping[str, int]) -> dict[str, SlotDemand]:
         """The demand of this process by replica, where it has any; `num_held` sequences run."""
-        waiting: dict[str, int] = {}
+        waiting: Counter[str] = Counter()  # a replica of several ids may be in several queues
         for queue in self._queues.values():
             waiting.update(queue.waiting_by_replica())
         return {
-            name: SlotDemand(num_held.get(name, 0), waiting.get(name, 0))
+            name: SlotDemand(num_held.get(name, 0), waiting[name])
             for name in {**num_held, **waiting}
         }
 

@@ -12,13 +12,14 @@ from urllib.parse import unquote_to_bytes
 
 import msgspec
 
+from paceline.gateway.api.cross_origin import CrossOrigin
+from paceline.gateway.api.near_paths import path_not_served
 from paceline.gateway.api.probe_app import PROBE_PATHS, ProbeApp
 from paceline.gateway.http.asgi import Receive, Scope, Send, header
 from paceline.gateway.http.errors import (
     Refusal,
     method_not_allowed,
     model_not_found,
-    not_found,
 )
 from paceline.gateway.http.response import ClientResponse
 from paceline.gateway.proxy.request_runner import RequestRunner
@@ -29,6 +30,7 @@ from paceline.gateway.requests.routes import ROUTES
 _ROUTES = {route.path.encode(): route for route in ROUTES}
 _MODELS = b"/v1/models"
 _MODEL = b"/v1/models/"
+_PATHS = (*(route.path for route in ROUTES), _MODELS.decode())
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:\-]{1,128}")
 
 
@@ -39,6 +41,7 @@ class DataApp:
         self._services = services
         self._source = services.source
         self._started_at_s = int(time.time())
+        self._cross_origin = CrossOrigin(services.settings.allowed_origins)
         self.probes = ProbeApp(self._source, services.settings.retry_after_s)
         """Answers `/health` and `/ready`."""
 
@@ -46,21 +49,36 @@ class DataApp:
         request_id = _request_id(scope)
         path, method = scope["raw_path"], scope["method"]
         route = _ROUTES.get(path)
+        if self._cross_origin.allows(scope):
+            send = self._cross_origin.with_headers(scope, send)
         reply = ClientResponse(
             send, request_id, names_events=route is not None and route.names_events
         )
         if route is not None and method == "POST":
             await RequestRunner(self._services, route, request_id, scope, receive, reply).run()
+        elif self._is_of_api(path) and self._cross_origin.is_preflight(scope):
+            await self._answer_preflight(scope, reply, "POST" if route else "GET, HEAD")
         elif route is not None:
             await reply.problem(method_not_allowed(method, route.path, "POST"))
         elif path in PROBE_PATHS:
             await self.probes.answer(scope, reply)
-        elif path != _MODELS and not _is_of_one_model(path):
-            await reply.problem(not_found(scope["path"]))
+        elif not self._is_of_api(path):
+            await reply.problem(path_not_served(scope["path"], _PATHS))
         elif method not in ("GET", "HEAD"):
             await reply.problem(method_not_allowed(method, scope["path"], "GET, HEAD"))
         else:
             await self._answer_models(scope, reply)
+
+    @staticmethod
+    def _is_of_api(path: bytes) -> bool:
+        return path in _ROUTES or path == _MODELS or _is_of_one_model(path)
+
+    async def _answer_preflight(self, scope: Scope, reply: ClientResponse, methods: str) -> None:
+        """A browser asks whether a page may send a request. It sends no key with the question."""
+        if self._cross_origin.allows(scope):
+            await reply.empty(self._cross_origin.preflight_headers(scope, methods))
+        else:
+            await reply.problem(self._cross_origin.refusal(scope))
 
     async def _answer_models(self, scope: Scope, reply: ClientResponse) -> None:
         """All models, or the one that the path names."""
@@ -85,7 +103,7 @@ class DataApp:
             "object": "model",
             "created": self._started_at_s,
             "owned_by": "paceline",
-            "max_model_len": longest_context(of_model(self._source.replicas(), model)),
+            "max_model_len": longest_context(of_model(self._source.replicas(), model), model),
         }
 
 

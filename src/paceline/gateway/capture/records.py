@@ -147,7 +147,7 @@ def _read_message(message: Mapping[str, Any]) -> Message | None:
         return None
     role, content = message.get("role"), message.get("content")
     if isinstance(content, list):
-        parts = [part.get("text") for part in content]
+        parts = [part if isinstance(part, str) else part.get("text") for part in content]
         texts = [text for text in parts if isinstance(text, str)]
         content = "\n".join(texts) if len(texts) == len(parts) else None
     if not isinstance(role, str) or role not in _ROLES or not isinstance(content, str):

@@ -24,8 +24,9 @@ _SURVIVES = frozenset(
         "add_generation_prompt", "continue_final_message", "add_special_tokens",
         "truncate_prompt_tokens", "truncation_side", "stream_interval", "parallel_tool_calls",
         # without effect on the tokens
-        "user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key",
-        "prompt_cache_retention", "return_tokens_as_token_ids", "length_penalty", "cache_salt",
+        "user", "metadata", "client_metadata", "store", "service_tier", "safety_identifier",
+        "prompt_cache_key", "prompt_cache_retention", "prompt_cache_options",
+        "return_tokens_as_token_ids", "length_penalty", "cache_salt",
         # the gateway sends it to every replica
         "speculation",
     }

@@ -26,6 +26,10 @@ _MAX_CONTEXT_TOKENS = 2**31
 _MAX_VALUES = 100_000
 """Of a list of models: keys, items and numbers of any depth. vLLM lists a model in 22, so this is
 some 4,500 models; to read them takes 30 ms."""
+_MAX_OTHER_MODELS = 256
+_MAX_OTHER_BYTES = 8 * 1024
+"""Ids of one replica beside the first, and their bytes. Those of 512 replicas are in one message to
+a worker, of 16 MiB at most."""
 _MAX_DIGITS = 18
 """Python refuses integers of more than 4,300 digits; those up to here fit into 64 bits."""
 
@@ -56,10 +60,11 @@ def parse_models(body: bytes) -> Sequence[ListedModel]:
     if not isinstance(data, list):
         raise Unreadable("JSON that is not a list of models")
     items = [item for item in data if isinstance(item, dict)]
+    named = [item for item in items if is_name(item.get("id"), MAX_MODEL_CHARS)]
+    contexts = {item["id"]: _context_of(item) for item in named}
     models = [
-        ListedModel(item["id"], _context_of(item))
-        for item in items
-        if is_name(item.get("id"), MAX_MODEL_CHARS)
+        ListedModel(item["id"], contexts[item["id"]] or _context_of_parent(item, contexts))
+        for item in named
     ]
     if items and not models:
         raise Unreadable(
@@ -67,6 +72,23 @@ def parse_models(body: bytes) -> Sequence[ListedModel]:
             "either end"
         )
     return models
+
+
+def other_models(models: Sequence[ListedModel], first: str) -> Mapping[str, int | None]:
+    """The ids beside the first one, each with its context, as far as the limits allow.
+
+    >>> other_models([ListedModel("a", 8), ListedModel("b", 8), ListedModel("c")], "a")
+    {'b': 8, 'c': None}
+    """
+    others: dict[str, int | None] = {}
+    num_bytes = 0
+    for model in models:
+        num_bytes += len(model.id.encode())
+        if len(others) == _MAX_OTHER_MODELS or num_bytes > _MAX_OTHER_BYTES:
+            break
+        if model.id != first:
+            others[model.id] = model.max_model_len
+    return others
 
 
 def parse_version(body: bytes) -> str | None:
@@ -107,6 +129,12 @@ def _context_of(item: Mapping[str, Any]) -> int | None:
     of_llamacpp = meta.get("n_ctx") if isinstance(meta, dict) else None
     length = item.get("max_model_len", of_llamacpp)
     return length if type(length) is int and 0 < length <= _MAX_CONTEXT_TOKENS else None
+
+
+def _context_of_parent(item: Mapping[str, Any], contexts: Mapping[str, int | None]) -> int | None:
+    """vLLM lists an adapter without a context, and with the id of the model it belongs to."""
+    parent = item.get("parent")
+    return contexts.get(parent) if isinstance(parent, str) else None
 
 
 def _parse_json(body: bytes) -> Any:

@@ -7,11 +7,14 @@ Their supervisor starts them and checks their health; this module only reads the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from paceline.gateway.fleet.dialects import DIALECTS
-from paceline.gateway.fleet.prober import Prober, update_load
+from paceline.gateway.fleet.identity import other_models
+from paceline.gateway.fleet.prober import Prober, ReplicaProbeFailed, update_load
 from paceline.gateway.fleet.status import LoadReading, ReplicaStatus
 from paceline.gateway.replicas import Replica, ReplicaSource
 from paceline.gateway.settings import FleetSettings
@@ -31,17 +34,23 @@ class LocalEngines:
         """By an operator."""
         self._restarting_names: set[str] = set()
         """Out of service for a restart, whatever the operator says."""
+        self._other_models: dict[str, Mapping[str, int | None]] = {}
+        """By engine: the adapters that vLLM's arguments name, or that were loaded since."""
         self.loads: dict[str, LoadReading] = {}
         """The last readings by engine."""
 
     def replicas(self) -> Sequence[Replica]:
-        return [
-            replace(replica, state="draining")
-            if replica.state == "ready"
-            and (replica.name in self._drained_names or replica.name in self._restarting_names)
-            else replica
-            for replica in self._source.replicas()
-        ]
+        return [self._as_served(replica) for replica in self._source.replicas()]
+
+    def _as_served(self, replica: Replica) -> Replica:
+        changes: dict[str, Any] = {}
+        if replica.state == "ready" and (
+            replica.name in self._drained_names or replica.name in self._restarting_names
+        ):
+            changes["state"] = "draining"
+        if others := self._other_models.get(replica.name):
+            changes["other_models"] = others
+        return replace(replica, **changes) if changes else replica
 
     def statuses(self) -> Sequence[ReplicaStatus]:
         return [
@@ -95,4 +104,7 @@ class LocalEngines:
     async def _read_load(self, replica: Replica) -> LoadReading:
         previous = self.loads.get(replica.name, LoadReading())
         async with Prober(replica.address, DIALECTS[replica.dialect], replica.key) as prober:
+            with contextlib.suppress(ReplicaProbeFailed):
+                models = await prober.fetch_models(self._settings.poll_timeout_s)
+                self._other_models[replica.name] = other_models(models, replica.model)
             return await update_load(prober, previous, self._settings.poll_timeout_s)

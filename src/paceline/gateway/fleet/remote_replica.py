@@ -7,13 +7,14 @@ client requests.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from paceline.gateway.fleet.dialects import DIALECTS
 from paceline.gateway.fleet.health import ReplicaHealth
-from paceline.gateway.fleet.identity import ListedModel
+from paceline.gateway.fleet.identity import ListedModel, other_models
 from paceline.gateway.fleet.prober import (
     Prober,
     ReplicaLeadsBack,
@@ -57,6 +58,7 @@ class RemoteReplica:
         self._jitter = jitter
         self._model = entry.model
         self._max_model_len: int | None = None
+        self._other_models: Mapping[str, int | None] = {}
         self._version: str | None = None
         self._health = ReplicaHealth()
         self._polled_at_s: float | None = None
@@ -149,6 +151,7 @@ class RemoteReplica:
         models = await prober.fetch_models(self._settings.poll_timeout_s)
         chosen = choose_model(models, self.entry.model)
         self._model, self._max_model_len = chosen.id, chosen.max_model_len
+        self._other_models = self._others(models)
         if self._settings.warm_up:
             await prober.warm_up(chosen.id, self._settings.warm_up_timeout_s)
         await self._update_load(prober)  # what the replica can do is known before it is ready
@@ -159,7 +162,20 @@ class RemoteReplica:
             self.load = LoadReading(failure="the replica is not ready", speculation=known)
         elif time.monotonic() >= self._load_due_at_s:
             await self._update_load(prober)
+            await self._update_other_models(prober)
             self.replica = self._describe()
+
+    async def _update_other_models(self, prober: Prober) -> None:
+        """vLLM loads and unloads adapters while it serves."""
+        if self.entry.dialect == "vllm":
+            with contextlib.suppress(ReplicaProbeFailed):
+                self._other_models = self._others(
+                    await prober.fetch_models(self._settings.poll_timeout_s)
+                )
+
+    def _others(self, models: Sequence[ListedModel]) -> Mapping[str, int | None]:
+        """The further ids; none where the entry names the one that clients may use."""
+        return other_models(models, self._model or "") if self.entry.model is None else {}
 
     async def _update_load(self, prober: Prober) -> None:
         self._load_due_at_s = time.monotonic() + self._jitter(self._settings.load_period_s)
@@ -180,6 +196,7 @@ class RemoteReplica:
             model=self._model or "",
             state=self._state(),
             max_model_len=self._max_model_len,
+            other_models=self._other_models,
             dialect=self.entry.dialect,
             drafts=self._drafts(),
             honours_draft_caps=self._speculation.honours_draft_caps is True,
@@ -214,7 +231,7 @@ class RemoteReplica:
 
 
 def choose_model(models: Sequence[ListedModel], configured: str | None) -> ListedModel:
-    """The model id that clients name: the configured one, else the first that the replica lists.
+    """The first model id of the replica: the configured one, else the first that it lists.
 
     A configured model need not be listed: llama.cpp lists the path of its file and accepts any
     name. May raise `ReplicaProbeFailed`.

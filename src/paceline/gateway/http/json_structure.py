@@ -113,18 +113,13 @@ class JsonStructure:
         if self._depth > limits.max_depth:
             raise too_deep(limits.max_depth)
         if self.num_keys > limits.max_keys:
-            raise _refusal(f"more than {limits.max_keys} keys; send fewer", "too_many_keys")
+            raise _refusal(f"more than {limits.max_keys} keys", "too_many_keys")
         if self.num_containers > limits.max_containers:
             raise _refusal(
-                f"more than {limits.max_containers} objects and arrays; send fewer",
-                "too_many_containers",
+                f"more than {limits.max_containers} objects and arrays", "too_many_containers"
             )
         if self.num_values > limits.max_values:
-            raise _refusal(
-                f"more than {limits.max_values} values; send fewer, or have the operator raise "
-                "server.max_json_values",
-                "too_many_values",
-            )
+            raise _refusal(f"more than {limits.max_values} values", "too_many_values")
 
 
 def _unpaired_backslash(part: bytes) -> bytes:
@@ -140,4 +135,7 @@ def too_deep(max_depth: int) -> Refusal:
 
 
 def _refusal(reason: str, code: str) -> Refusal:
-    return invalid(f"The body has {reason}.", code=code)
+    return invalid(
+        f"The body has {reason}; send fewer, or have the operator raise server.max_json_values.",
+        code=code,
+    )

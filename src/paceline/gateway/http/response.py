@@ -47,6 +47,18 @@ class ClientResponse:
             await self._send({"type": "http.response.body", "body": piece, "more_body": True})
         await self._finish(body[last:])
 
+    async def empty(self, headers: Headers) -> None:
+        """Send a 204: an answer without a body."""
+        await self._send(
+            {
+                "type": "http.response.start",
+                "status": 204,
+                "headers": [*self._own_headers, *headers],
+            }
+        )
+        self.has_begun = True
+        await self._finish(b"")
+
     async def whole_answer(self, body: bytes, usage: Usage | None) -> None:
         """Send an engine's answer in one piece; it counts as delivered."""
         await self.whole(200, body)

@@ -9,6 +9,7 @@ values before a body is parsed.
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import msgspec
@@ -18,6 +19,13 @@ from paceline.gateway.http.json_structure import JsonStructure, too_deep
 from paceline.gateway.settings import JsonLimits
 
 _decode = msgspec.json.Decoder().decode
+_HALF_PAIR = re.compile(
+    rb"(?<!\\)(?:\\\\)*(?P<half>"  # the backslash of the escape is not escaped itself
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"
+    rb"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2})"
+    rb"|(?P<bytes>\xed[\xa0-\xbf])"
+)
+"""A surrogate without its other half: as an escape, or in the bytes of UTF-8."""
 _CONTAINERS = frozenset({dict, list})
 
 
@@ -34,13 +42,13 @@ def parse_object(body: bytes, limits: JsonLimits, num_keys: int | None = None) -
     try:
         parsed = _decode(body)
     except UnicodeDecodeError:
-        raise _malformed(_explain_bytes(body) or "it is not UTF-8") from None
+        raise _malformed(_explain(body) or "it is not UTF-8") from None
     except RecursionError:
         raise too_deep(limits.max_depth) from None
     except msgspec.DecodeError as error:
         if not body.strip():
             raise _malformed("it is empty") from None
-        reason = _explain_bytes(body) or str(error).removeprefix("JSON is malformed: ")
+        reason = _explain(body) or str(error).removeprefix("JSON is malformed: ")
         raise _malformed(reason) from None
     if not isinstance(parsed, dict):
         raise _malformed("it must be an object, {…}")
@@ -88,14 +96,22 @@ def _refuse_repeated_keys(body: bytes, max_depth: int) -> None:
         raise too_deep(max_depth) from None
 
 
-def _explain_bytes(body: bytes) -> str | None:
-    """Why this body is not in UTF-8 without a mark, as far as its first bytes show."""
+def _explain(body: bytes) -> str | None:
+    """What is wrong with the text of a body that is not JSON; None if its structure is."""
     encoding = json.detect_encoding(body)
     if encoding == "utf-8-sig":
         return "it begins with two byte order marks; send one or none"
     if encoding != "utf-8":
         return f"it is {encoding[:6].upper()}; encode it as UTF-8"
-    return None
+    half = _HALF_PAIR.search(body)
+    if half is None:
+        return None
+    at = half.start("half") if half["half"] else half.start("bytes")
+    shown = f" ({half['half'].decode()})" if half["half"] else ""
+    return (
+        f"byte {at} begins half of a surrogate pair{shown}, such as half an emoji; cut text "
+        "between characters, not between UTF-16 units"
+    )
 
 
 def _malformed(reason: str) -> Refusal:

@@ -196,6 +196,7 @@ class RequestRunner:
             tenant=tenant,
             cache_salt=services.access.cache_salt(tenant),
             hops=add_hop(hops_of(self._scope), services.gateway_id),
+            replicas=replicas,
         )
         self._verdicts.tenant = plan.tenant
         self._answer = Answer(
@@ -214,7 +215,7 @@ class RequestRunner:
 
     def _wait_for_slots(self, plan: RequestPlan) -> Slot[Lease]:
         """Step 5: wait in the model's queue until a replica has slots for all its sequences."""
-        return self._services.admissions.of(plan.model).slot(plan, self._deadline.left_s())
+        return self._services.admissions.of(plan.queue).slot(plan, self._deadline.left_s())
 
     async def _choose_replica(self, slot: Slot[Lease], end: AttemptEnd | None) -> Lease | None:
         """Step 6: the lease of the next attempt; None when there is no further attempt.

@@ -25,6 +25,8 @@ def can_serve(replica: Replica, needs: Needs) -> bool:
 
 def serves_kind(replica: Replica, needs: NeedsKind) -> bool:
     """The same for all requests with needs of this kind."""
+    if needs.model and not replica.serves(needs.model):
+        return False
     if needs.is_undrafted and replica.drafts and not replica.serves_undrafted:
         return False
     if needs.caps_drafts and not replica.honours_draft_caps:

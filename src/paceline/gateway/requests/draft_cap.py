@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from paceline.gateway.requests.field_checks import INT32_MAX, Check
+from paceline.gateway.requests.field_checks import INT32_MAX, Check, whole_number
 
 FIELD = "speculation"
 ENGINE_FIELD = "vllm_xargs"
@@ -25,8 +25,8 @@ _CAP = "max_draft_length"
 def _is_fine(value: object) -> bool:
     if not isinstance(value, dict) or set(value) != {_CAP}:
         return False
-    cap = value[_CAP]
-    return type(cap) is int and 0 <= cap <= INT32_MAX
+    cap = whole_number(value[_CAP])
+    return cap is not None and 0 <= cap <= INT32_MAX
 
 
 SPECULATION = Check(

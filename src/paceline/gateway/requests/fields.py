@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from paceline.gateway.requests import draft_cap, prompts
+from paceline.gateway.requests import draft_cap, prompts, tools
 from paceline.gateway.requests.field_checks import (
     INT32_MAX,
     Check,
@@ -26,14 +26,11 @@ from paceline.gateway.requests.field_checks import (
     texts,
     token_ids,
     tool_choice,
-    tool_list,
+    whole_number,
 )
 
-_CHAT_TOOLS = ("function",)
-_RESPONSES_TOOLS = ("function", "custom")
-
 _BEST_OF = Check(
-    lambda value: type(value) is int and value == 1,
+    lambda value: whole_number(value) == 1,
     "1: no engine here ranks answers; use n for several answers",
     {"type": "integer", "enum": [1]},
 )
@@ -64,6 +61,8 @@ _GENERATION: Mapping[str, Check] = {
     "safety_identifier": text(1000),
     "prompt_cache_key": text(1000),
     "prompt_cache_retention": text(100),
+    "prompt_cache_options": mapping(64),
+    "client_metadata": mapping(64),  # an agent's own, for its service's statistics
     # vLLM's
     "top_k": integer(-1, INT32_MAX),
     "min_p": number(0, 1),
@@ -104,7 +103,7 @@ CHAT_FIELDS: Mapping[str, Check] = {
     "max_tokens": integer(1, INT32_MAX),
     "logprobs": boolean,
     "top_logprobs": integer(0, 20),
-    "tools": tool_list(_CHAT_TOOLS),
+    tools.FIELD: tools.tool_list(tools.CHAT_TOOLS),
     "tool_choice": tool_choice,
     "parallel_tool_calls": boolean,
     "reasoning_effort": text(20),
@@ -131,7 +130,7 @@ RESPONSES_FIELDS: Mapping[str, Check] = {
     "max_output_tokens": integer(1, INT32_MAX),
     "max_tool_calls": integer(1, 1000),
     "text": schema,  # holds the JSON schema of the answer
-    "tools": tool_list(_RESPONSES_TOOLS),
+    tools.FIELD: tools.tool_list(tools.RESPONSES_TOOLS),
     "tool_choice": tool_choice,
     "parallel_tool_calls": boolean,
     "top_logprobs": integer(0, 20),

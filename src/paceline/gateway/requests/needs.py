@@ -26,6 +26,8 @@ class NeedsKind(NamedTuple):
     """Several answers to one prompt."""
     caps_drafts: bool = False
     """The request limits its draft tokens."""
+    model: str = ""
+    """A model id that not every replica of the queue serves; empty for one that all serve."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +40,13 @@ class Needs:
     """Requested answers to one prompt."""
     caps_drafts: bool = False
     """Whether the request limits its draft tokens."""
+    model: str = ""
+    """A model id that not every replica of the queue serves, such as an adapter that only some have
+    loaded; empty for one that all serve."""
 
     @property
     def kind(self) -> NeedsKind:
-        return NeedsKind(bool(self.undrafted), self.num_choices > 1, self.caps_drafts)
+        return NeedsKind(bool(self.undrafted), self.num_choices > 1, self.caps_drafts, self.model)
 
 
 def needs_of(parsed: Mapping[str, object], num_choices: int) -> Needs:

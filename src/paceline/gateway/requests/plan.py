@@ -6,9 +6,11 @@ none of them reads the body for it again.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from paceline.gateway.keys.ring import Tenant
+from paceline.gateway.replicas import Replica, of_model, queue_of
 from paceline.gateway.requests.needs import Needs
 from paceline.gateway.requests.validation import CheckedRequest
 
@@ -63,11 +65,14 @@ class RequestPlan:
 
     request_id: str
     model: str
+    """The id that the client named."""
     needs: Needs
     """What a replica must be able to do."""
     cost: RequestCost
     deadline_at_s: float
     """By the running loop's clock; the answer must be complete then."""
+    queue: str = ""
+    """The model in whose queue it waits; empty for `model`."""
     tenant: str | None = None
     """None when keys are off."""
     cache_salt: str | None = None
@@ -87,14 +92,21 @@ def make_plan(
     tenant: Tenant | None = None,
     cache_salt: str | None = None,
     hops: str = "",
+    replicas: Sequence[Replica] = (),
 ) -> RequestPlan:
     """The plan of this request. Its cost counts at most `max_sequences`, those that the largest
-    replica computes at a time."""
+    replica computes at a time. `replicas` are those of the gateway."""
     session = request.parsed.get("prompt_cache_key")
+    queue, needs = request.model, request.needs
+    if of_model(replicas, request.model):
+        queue = queue_of(replicas, request.model)
+        if not all(replica.serves(request.model) for replica in of_model(replicas, queue)):
+            needs = replace(needs, model=request.model)
     return RequestPlan(
         request_id=request_id,
         model=request.model,
-        needs=request.needs,
+        queue=queue,
+        needs=needs,
         cost=cost_of(request).at_most(max_sequences),
         deadline_at_s=deadline_at_s,
         tenant=None if tenant is None else tenant.name,

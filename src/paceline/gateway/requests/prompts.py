@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from paceline.gateway.http.errors import invalid, shown
-from paceline.gateway.requests.field_checks import INT32_MAX, described
+from paceline.gateway.requests.field_checks import INT32_MAX, described, with_whole_numbers
 
 MAX_TOKEN_CHARS = 1024
 """No token of the vocabularies in use is longer (the longest known are runs of a few hundred
@@ -23,7 +23,15 @@ MAX_EMBEDDING_INPUTS = 2048
 
 TEXT_PARTS = (
     "text", "refusal", "thinking", "input_text", "output_text", "reasoning_text", "summary_text",
+    "tool_reference",
 )  # fmt: skip
+_MEDIA_KEYS = frozenset(
+    {
+        "image_url", "image_pil", "image_embeds", "audio_url", "audio_embeds", "input_audio",
+        "video_url", "video_embeds", "prompt_embeds",
+    }
+)  # fmt: skip
+"""vLLM loads what these hold whatever the type of the part, if the part has a `uuid`."""
 RESPONSE_ITEMS = (
     "message", "reasoning", "function_call", "function_call_output", "custom_tool_call",
     "custom_tool_call_output",
@@ -46,7 +54,7 @@ def _size_of_text(num_chars: int) -> PromptSize:
     return PromptSize(1, num_chars // MAX_TOKEN_CHARS, num_chars // _TOKEN_CHARS)
 
 
-def read_messages(request: Mapping[str, Any], max_prompts: int) -> PromptSize:
+def read_messages(request: Mapping[str, Any]) -> PromptSize:
     """Read the messages of a chat."""
     messages = request.get("messages")
     if not isinstance(messages, list) or not messages:
@@ -65,21 +73,24 @@ def read_messages(request: Mapping[str, Any], max_prompts: int) -> PromptSize:
     return _size_of_text(num_chars)
 
 
-def read_prompt(request: Mapping[str, Any], max_prompts: int) -> PromptSize:
-    """Read the prompt of a completion: a text, token ids, or a list of either."""
-    return _read_texts(request.get("prompt"), max_prompts, "prompt")
+def read_prompt(request: Mapping[str, Any]) -> PromptSize:
+    """Read the prompt of a completion: a text, token ids, or a list of either.
+
+    `served` bounds the number of prompts, by what the replicas compute at a time.
+    """
+    return _read_texts(request.get("prompt"), "prompt")
 
 
-def read_embedding_input(request: Mapping[str, Any], max_prompts: int) -> PromptSize:
-    """Read the input of embeddings. `max_prompts` does not apply: embeddings take little time.
+def read_embedding_input(request: Mapping[str, Any]) -> PromptSize:
+    """Read the input of embeddings.
 
     The least number of tokens is 0: engines may split an input that is too long.
     """
-    size = _read_texts(request.get("input"), MAX_EMBEDDING_INPUTS, "input")
+    size = _read_texts(request.get("input"), "input", MAX_EMBEDDING_INPUTS)
     return size._replace(min_tokens=0)
 
 
-def read_response_input(request: Mapping[str, Any], max_prompts: int) -> PromptSize:
+def read_response_input(request: Mapping[str, Any]) -> PromptSize:
     """Read the input of a response: a text, or the items of a conversation."""
     instructions, given = request.get("instructions"), request.get("input")
     num_chars = _check_content(instructions, "instructions")
@@ -120,11 +131,14 @@ def _check_content(content: object, where: str) -> int:
         )
     num_chars = 0
     for index, part in enumerate(content):
+        if isinstance(part, str):
+            num_chars += len(part)
+            continue
         kind = part.get("type") if isinstance(part, dict) else None
-        if not isinstance(part, dict) or kind not in TEXT_PARTS:
+        if not isinstance(part, dict) or kind not in TEXT_PARTS or not _MEDIA_KEYS.isdisjoint(part):
             raise invalid(
-                f"{where}[{index}] must be a part of type text; images, audio, video and files "
-                "are not accepted here.",
+                f"{where}[{index}] must be a string or a part of type text; images, audio, video "
+                "and files are not accepted here.",
                 f"{where}[{index}]",
                 code="unsupported_content",
             )
@@ -133,15 +147,15 @@ def _check_content(content: object, where: str) -> int:
     return num_chars
 
 
-def _read_texts(prompt: object, max_prompts: int, param: str) -> PromptSize:
+def _read_texts(prompt: object, param: str, max_prompts: int | None = None) -> PromptSize:
     """Read one field that holds text or token ids."""
     if isinstance(prompt, str):
         return _size_of_text(len(prompt))
     if isinstance(prompt, list) and prompt:
-        if isinstance(prompt[0], int):
+        if isinstance(prompt[0], int | float):
             num_ids = _count_token_ids(prompt, param)
             return PromptSize(1, num_ids, num_ids)
-        if len(prompt) > max_prompts:
+        if max_prompts is not None and len(prompt) > max_prompts:
             raise invalid(
                 f"{param} has {len(prompt)} entries; at most {max_prompts} are allowed.", param
             )
@@ -159,8 +173,12 @@ def _read_texts(prompt: object, max_prompts: int, param: str) -> PromptSize:
 
 
 def _count_token_ids(ids: Sequence[Any], param: str) -> int:
-    # Three passes in C take a third of the time of one in Python; a prompt may have 262,144 ids.
-    if set(map(type, ids)) == {int} and min(ids) >= 0 and max(ids) <= INT32_MAX:
+    # Passes in C take a third of the time of one in Python; a prompt may have 262,144 ids.
+    kinds = set(map(type, ids))
+    if float in kinds:
+        ids = [with_whole_numbers(item) for item in ids]
+        kinds = set(map(type, ids))
+    if kinds == {int} and min(ids) >= 0 and max(ids) <= INT32_MAX:
         return len(ids)
     raise invalid(f"{param} has an entry that is no token id (0 to {INT32_MAX}).", param)
 
@@ -176,9 +194,13 @@ _CONTENT = {
         {
             "type": "array",
             "items": {
-                "type": "object",
+                "type": ["object", "string"],
                 "required": ["type"],
-                "properties": {"type": {"enum": list(TEXT_PARTS)}, "text": {"type": "string"}},
+                "properties": {
+                    "type": {"enum": list(TEXT_PARTS)},
+                    "text": {"type": "string"},
+                    **dict.fromkeys(sorted(_MEDIA_KEYS), False),
+                },
             },
         },
     ]

@@ -25,6 +25,7 @@ from paceline.gateway.requests.prompts import (
     read_prompt,
     read_response_input,
 )
+from paceline.gateway.requests.tools import CHAT_TOOLS, RESPONSES_TOOLS
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +36,10 @@ class Route:
     prompt_param: str
     """The field that holds the prompt."""
     fields: Mapping[str, Check]
-    read_prompt: Callable[[Mapping[str, Any], int], PromptSize]
-    """(body, most prompts) to the size of the prompt, see `prompts`."""
+    read_prompt: Callable[[Mapping[str, Any]], PromptSize]
+    """The size of the prompt of a body, see `prompts`."""
+    tool_kinds: tuple[str, ...] = ()
+    """Kinds of tools that clients may declare; empty where there are none."""
     content: str = "choices"
     """The field of an answer that holds its content."""
     event_names: EventNames = UNNAMED
@@ -47,7 +50,7 @@ class Route:
     """Whether its answers are generated token by token."""
 
 
-CHAT = Route("/v1/chat/completions", "messages", CHAT_FIELDS, read_messages)
+CHAT = Route("/v1/chat/completions", "messages", CHAT_FIELDS, read_messages, tool_kinds=CHAT_TOOLS)
 COMPLETIONS = Route("/v1/completions", "prompt", COMPLETION_FIELDS, read_prompt)
 EMBEDDINGS = Route(
     "/v1/embeddings",
@@ -62,6 +65,7 @@ RESPONSES = Route(
     "input",
     RESPONSES_FIELDS,
     read_response_input,
+    tool_kinds=RESPONSES_TOOLS,
     content="output",
     event_names=EventNames(
         end=frozenset({"response.completed", "response.incomplete"}),

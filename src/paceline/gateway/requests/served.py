@@ -31,7 +31,7 @@ def check_served(request: CheckedRequest, replicas: Sequence[Replica], retry_aft
             reason = "A replica has not reported its model yet; it may be this one."
             raise Refusal(unavailable(reason, retry_after_s), Outcome.UNAVAILABLE)
         raise model_not_found(request.model, model_ids(replicas))
-    check_context(request, longest_context(of_its_model))
+    check_context(request, longest_context(of_its_model, request.model))
     able = [replica for replica in of_its_model if can_serve(replica, request.needs)]
     if not able:
         raise Refusal(explain_unserved(request.needs))

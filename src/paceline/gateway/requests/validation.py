@@ -12,10 +12,11 @@ from typing import Any
 from paceline.gateway.http.errors import Refusal, context_length_exceeded, invalid, shown
 from paceline.gateway.http.strict_json import parse_object
 from paceline.gateway.keys.ring import Tenant, granted_to
-from paceline.gateway.requests.field_checks import integer
+from paceline.gateway.requests.field_checks import integer, with_whole_numbers
 from paceline.gateway.requests.fields import refusal_reason
 from paceline.gateway.requests.needs import Needs, needs_of
 from paceline.gateway.requests.routes import CHAT, Route
+from paceline.gateway.requests.tools import check_tools
 from paceline.gateway.settings import GatewaySettings
 from paceline.near_names import nearest
 
@@ -44,7 +45,7 @@ class CheckedRequest:
     needs: Needs
     """What a replica must be able to do."""
     parsed: Mapping[str, Any] = field(repr=False)
-    """The decoded body. Must not be mutated."""
+    """The decoded body, with integers for numbers such as 8.0. Must not be mutated."""
 
 
 def check_request(
@@ -61,8 +62,11 @@ def check_request(
     request = parse_object(body, settings.json_limits, num_keys)
     granted = granted_to(tenant, settings.granted_fields)
     for name, value in request.items():
+        request[name] = value = with_whole_numbers(value)
         if name not in granted:
             _check_field(route, name, value, settings)
+    if route.tool_kinds and "tools" not in granted:
+        check_tools(request, route.tool_kinds)
     if "prompt_logprobs" not in granted:
         _refuse_hidden_prompt_logprobs(route, request)
     model = request.get("model")
@@ -70,7 +74,7 @@ def check_request(
         raise invalid("model is missing; name one of those that GET /v1/models lists.", "model")
     choices = request.get("n")
     num_choices = choices if isinstance(choices, int) else 1
-    size = route.read_prompt(request, settings.max_prompts)
+    size = route.read_prompt(request)
     min_tokens = size.min_tokens
     if request.get("truncate_prompt_tokens") is not None or request.get("truncation") == "auto":
         min_tokens = 0

@@ -27,7 +27,8 @@ class Leases(Protocol[L]):
 
 
 class ReplicaSlots(Generic[L]):
-    """The slots of one model. Answers from memory."""
+    """The slots of the replicas of one queue: `model` is that of `RequestPlan.queue`. Answers from
+    memory."""
 
     def __init__(self, model: str, router: Router, leases: Leases[L]) -> None:
         self._model = model
@@ -39,7 +40,7 @@ class ReplicaSlots(Generic[L]):
 
         Replicas named in `spared` are left out. None when no replica has room.
         """
-        replica = self._router.choose_with_room(self._model, plan.needs.kind, plan.cost, spared)
+        replica = self._router.choose_with_room(plan.model, plan.needs.kind, plan.cost, spared)
         return None if replica is None else self._leases.claim(replica, plan.cost)
 
     def quotas(self, kind: NeedsKind) -> Mapping[str, SlotQuota]:

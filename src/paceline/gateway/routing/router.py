@@ -112,7 +112,7 @@ class Router:
         return {
             replica.name: replica
             for replica in self._source.replicas()
-            if replica.model == model
+            if replica.serves(model)
             and replica.state == "ready"
             and (needs_nothing or serves_kind(replica, needs))
         }

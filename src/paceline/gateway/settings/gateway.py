@@ -9,7 +9,7 @@ from paceline.gateway.settings.admission import AdmissionSettings
 from paceline.gateway.settings.capture import CaptureSettings
 from paceline.gateway.settings.failures import FailureSettings
 from paceline.gateway.settings.fleet import FleetSettings
-from paceline.gateway.settings.json_limits import JsonLimits
+from paceline.gateway.settings.json_limits import JsonLimits, limits_for
 from paceline.gateway.settings.keys import KeySettings
 
 _LEAST_OF_WORKER_BYTES = 4 * 1024 * 1024
@@ -35,6 +35,9 @@ class GatewaySettings:
     allowed_hosts: frozenset[str] = frozenset()
     """Host names under which clients may address a data port that requires no key. On loopback,
     localhost and IP addresses are always allowed."""
+    allowed_origins: frozenset[str] = frozenset()
+    """Origins of the web pages that may use the data port (CORS), as browsers send them; `*` for
+    all."""
     workers: int = 1
     """Processes that serve the data port. With 1, this process serves it. With more, child
     processes serve it, and this process watches the replicas and serves the admin port."""
@@ -58,8 +61,6 @@ class GatewaySettings:
     """A client that reads an answer more slowly, over `client_stall_timeout_s`, is dropped."""
     max_choices: int = 8
     """Largest `n`; with vLLM's own limit of 16,384, one request could fill the engine."""
-    max_prompts: int = 64
-    """Most prompts in one completions request."""
     granted_fields: frozenset[str] = frozenset()
     """Engine fields that the gateway refuses by default and that clients may use."""
 
@@ -147,7 +148,7 @@ class GatewaySettings:
     @property
     def json_limits(self) -> JsonLimits:
         """Bounds of a request body's structure."""
-        return JsonLimits(max_values=self.max_json_values)
+        return limits_for(self.max_json_values)
 
 
 def _is_loopback(host: str) -> bool:

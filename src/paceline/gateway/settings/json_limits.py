@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, fields
 
 
@@ -24,3 +25,20 @@ class JsonLimits:
         for name in (one.name for one in fields(self)):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
+
+
+@functools.lru_cache(maxsize=8)
+def limits_for(max_values: int) -> JsonLimits:
+    """The limits with this many values. More values than by default mean more keys, objects and
+    arrays in the same proportion: those of an agent with the tools of many servers.
+
+    >>> limits_for(1024 * 1024).max_keys
+    80000
+    """
+    least = JsonLimits()
+    factor = max(max_values / least.max_values, 1.0)
+    return JsonLimits(
+        max_keys=int(least.max_keys * factor),
+        max_containers=int(least.max_containers * factor),
+        max_values=max_values,
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,7 +19,7 @@ def read_body(body: bytes, content_type: str) -> dict[str, Any]:
         )
         raise RequestRefused(400, message, "Bad Request")
     try:
-        parsed = msgspec.json.decode(body)
+        parsed = msgspec.json.decode(body.removeprefix(codecs.BOM_UTF8))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         detail = {
             "type": "json_invalid",
@@ -31,7 +32,17 @@ def read_body(body: bytes, content_type: str) -> dict[str, Any]:
     if not isinstance(parsed, dict):
         text = "Input should be a valid dictionary or object to extract fields from"
         raise ill_formed("body", describe_error("body", "model_attributes_type", text, parsed))
-    return parsed
+    return {
+        name: _whole(value) if name in _WHOLE or _KINDS.get(name) is int else value
+        for name, value in parsed.items()
+    }
+
+
+def _whole(value: Any) -> Any:
+    """vLLM's models take 8.0 for an integer, also in lists."""
+    if isinstance(value, list):
+        return [_whole(item) for item in value]
+    return int(value) if type(value) is float and value.is_integer() else value
 
 
 def check_types(body: Mapping[str, Any]) -> None:
@@ -83,6 +94,10 @@ _KINDS: Mapping[str, type] = {
     **dict.fromkeys(("messages", "stop_token_ids", "allowed_token_ids"), list),
     **dict.fromkeys(("stream_options", "logit_bias"), dict),
 }
+
+
+_WHOLE = ("prompt", "stop_token_ids", "allowed_token_ids", "logprobs", "top_logprobs")
+"""Fields with integers inside, or with a check of their own."""
 
 
 def _is(value: object, kind: type) -> bool:

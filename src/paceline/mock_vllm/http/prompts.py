@@ -45,7 +45,7 @@ def chat_prompt(body: Mapping[str, Any]) -> list[int]:
 
 def _text_of(content: Any) -> str:
     if isinstance(content, list):
-        parts = (part.get("text") for part in content if isinstance(part, dict))
+        parts = (part.get("text") if isinstance(part, dict) else part for part in content)
         return "\n".join(text for text in parts if isinstance(text, str))
     return content if isinstance(content, str) else ""
 

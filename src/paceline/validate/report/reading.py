@@ -23,7 +23,7 @@ class ReportUnreadable(Exception):
 def read_json(path: Path) -> dict[str, Any]:
     """The JSON object of a report, with its kind and version checked. Raises `ReportUnreadable`."""
     try:
-        values = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_unique)
+        values = json.loads(path.read_text(encoding="utf-8-sig"), object_pairs_hook=_unique)
     except OSError as error:
         raise ReportUnreadable(f"{path} cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:

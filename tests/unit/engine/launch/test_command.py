@@ -97,6 +97,20 @@ def test_without_speculation_there_is_no_control_channel(tmp_path: Path) -> None
     assert "--speculative-config" not in command.arguments
 
 
+def test_all_ids_of_the_model_follow_the_first_one(tmp_path: Path) -> None:
+    spec = EngineSpec(
+        model="/m",
+        served_name="m",
+        aliases=("assistant", "gpt-4o"),
+        speculative_config=None,
+        policy="goodput",
+    )
+    words = list(render_command(spec, LAYOUT, tmp_path, "engine-0", "some.module").arguments)
+    at = words.index("--served-model-name")
+    assert words[at + 1 : at + 4] == ["m", "assistant", "gpt-4o"]
+    assert words[at + 4].startswith("--")
+
+
 @pytest.mark.parametrize(
     ("vllm_args", "expected"),
     [

@@ -109,6 +109,13 @@ async def test_the_governor_is_read_and_changed(served: Served) -> None:
         assert control.state["draft_length"] == 3
 
 
+async def test_a_whole_number_may_be_written_as_a_float(served: Served) -> None:
+    async with controlled(served) as control:
+        answer = await served.admin.patch("/admin/governor", json={"draft_length": 3.0})
+        assert answer.status_code == 200
+        assert control.state["draft_length"] == 3
+
+
 @pytest.mark.parametrize(
     ("change", "param"),
     [
@@ -206,6 +213,7 @@ async def test_replicas_are_listed_with_their_load(served: Served) -> None:
         "name": "r0",
         "state": "ready",
         "model": "tiny",
+        "other_models": [],
         "in_flight": 1,
         "address_kind": "unix",
         "has_governor": True,

@@ -53,7 +53,8 @@ LEFT_OUT: dict[str, object] = {
     # without effect on the tokens of a completion
     "stream_interval": 4, "parallel_tool_calls": True, "metadata": {"a": "b"}, "store": False,
     "service_tier": "auto", "safety_identifier": "i", "prompt_cache_key": "k",
-    "prompt_cache_retention": "24h", "return_tokens_as_token_ids": True, "length_penalty": 0.5,
+    "prompt_cache_retention": "24h", "prompt_cache_options": {"ttl": "1h"},
+    "client_metadata": {"a": "b"}, "return_tokens_as_token_ids": True, "length_penalty": 0.5,
 }  # fmt: skip
 """Fields of requests that can be continued and that it must not get."""
 

@@ -22,7 +22,8 @@ async def test_replicas_are_added_at_run_time_and_warmed_up_first() -> None:
         described = (await it.replicas())["a"]
         described["last_poll_age_s"] = described["load"] = described["load_failure"] = None
         assert described == {
-            "name": "a", "state": "ready", "reason": None, "model": MODEL, "in_flight": 0,
+            "name": "a", "state": "ready", "reason": None, "model": MODEL,
+            "other_models": [], "in_flight": 0,
             "max_in_flight": None, "max_tokens_in_flight": None, "origin": "url", "entry": "a",
             "address_kind": "http",
             "url": remote.url, "dialect": "vllm", "drafts": False, "draft": None,

@@ -206,3 +206,16 @@ async def test_embeddings_of_many_texts_take_all_slots_of_a_replica(serve: Serve
         body = {"model": MODEL, "input": ["a"] * 300}
         assert (await served.http.post("/v1/embeddings", json=body)).status_code == 200
         assert (await served.http.post(CHAT, json=chat())).status_code == 200
+
+
+@pytest.mark.parametrize("num_prompts", [65, 100, 256])
+async def test_one_request_may_fill_all_slots_with_prompts(num_prompts: int) -> None:
+    """The slots are the only limit on prompts, and they are a setting."""
+    async with before(PLAIN, max_in_flight=num_prompts) as service:
+        for more, status in ((0, 200), (1, 400)):
+            texts = [f"def f{index}(" for index in range(num_prompts + more)]
+            body = {"model": MODEL, "prompt": texts, "max_tokens": 1}
+            answer = await service.http.post(COMPLETIONS, json=body)
+            assert answer.status_code == status, answer.text
+        assert answer.json()["error"]["param"] == "prompt"
+        assert "admission.max_in_flight" in answer.json()["error"]["message"]

@@ -6,6 +6,7 @@ import pytest
 
 from paceline.config import Settings
 from paceline.gateway import GatewaySettings
+from paceline.gateway.settings import JsonLimits
 from paceline.serve.plan import gateway_settings
 
 
@@ -34,3 +35,11 @@ def test_sections_of_the_configuration_reach_the_gateway() -> None:
     )
     assert gateway_settings(given).failures.max_attempts == 5
     assert gateway_settings(given).admission.max_queue == 7
+
+
+def test_more_json_values_allow_more_keys_and_containers() -> None:
+    """600 tools of 15 keys each need 22,000 keys with a conversation; fewer values change none."""
+    assert GatewaySettings().json_limits == JsonLimits()
+    double = GatewaySettings(max_json_values=2 * 262_144).json_limits
+    assert (double.max_keys, double.max_containers) == (40_000, 40_000)
+    assert GatewaySettings(max_json_values=1024).json_limits == JsonLimits(max_values=1024)

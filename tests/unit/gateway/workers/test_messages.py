@@ -32,9 +32,14 @@ R0 = Replica("r0", "/r0.sock", "tiny", "ready")
 def test_messages_survive_encoding() -> None:
     keys = KeySettings(file=Path("/k"), admin_key_file=Path("/a"), metrics_need_key=True)
     settings = GatewaySettings(
-        keys=keys, granted_fields=frozenset({"ignore_eos"}), fleet=FleetSettings(), workers=3
+        keys=keys,
+        granted_fields=frozenset({"ignore_eos"}),
+        fleet=FleetSettings(),
+        workers=3,
+        allowed_origins=frozenset({"https://chat.example"}),
     )
     replica = replace(R0, key="s3cret", control_socket=Path("/c"), max_in_flight=4)
+    replica = replace(replica, other_models={"alias": 8, "lora": None})
     for message in (Setup(settings), ReplicaList(7, (replica, R0)), CutHung("r0")):
         assert LineDecoder(ToWorker).decode(encode_line(message)) == message
     metrics = MetricsReport(GatewayMetrics().samples())

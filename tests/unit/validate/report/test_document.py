@@ -50,6 +50,13 @@ def test_a_document_is_read_back_as_it_was_written(tmp_path: Path) -> None:
     assert "secret" not in file.read_text()
 
 
+def test_a_byte_order_mark_before_a_report_is_ignored(tmp_path: Path) -> None:
+    written = document(result("a"))
+    file = tmp_path / "report.json"
+    file.write_text(json.dumps(render_document(written)), encoding="utf-8-sig", newline="\r\n")
+    assert read_report(file) == written
+
+
 def test_the_page_of_the_schema_is_up_to_date() -> None:
     """After a change: python -m paceline.validate.report.document > docs/validate.schema.json."""
     assert json.loads(SCHEMA.read_text()) == json.loads(json.dumps(render_schema()))
