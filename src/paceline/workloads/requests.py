@@ -42,15 +42,24 @@ class NextTurn:
     number: int
     """Of the next turn: 1 for the first that follows."""
 
-    @property
-    def think_s(self) -> float:
-        """From the end of the answer before to the time at which the turn is due."""
-        return self.prompt.turns[0].think_s
+    def due_s(self, ended_s: float, session_due_s: float) -> float:
+        """When the turn is due, if the answer before ended at `ended_s` and the session's first
+        request was due at `session_due_s`."""
+        turn = self.prompt.turns[0]
+        if turn.after_s is not None:
+            return max(ended_s, session_due_s + turn.after_s)
+        return ended_s + turn.think_s
 
     def request(self, answer: str) -> RequestSpec:
-        """The next request: all messages so far, the answer, and the next message of the user."""
-        assert self.prompt.messages is not None
+        """The next request: all messages so far, the answer, and the next message of the user, or
+        what was recorded."""
         turn, *later = self.prompt.turns
+        if turn.recorded is not None:
+            recorded = dataclasses.replace(
+                turn.recorded, task=self.prompt.task, turns=tuple(later), due_s=None
+            )
+            return build_spec(recorded, self.sampling, self.index, self.number)
+        assert self.prompt.messages is not None
         grown = dataclasses.replace(
             self.prompt,
             messages=(
@@ -116,6 +125,7 @@ def build_spec(
     else:
         path = "/v1/completions"
         body["prompt"] = prompt.text
+    body.update(prompt.fields)
     body.update(sampling.extra_body)
     return RequestSpec(
         index=index,

@@ -33,7 +33,8 @@ def test_only_a_newline_ends_a_line(tmp_path: Path) -> None:
     ("line", "message"),
     [
         ("{", "line 1 is not JSON"),
-        ("[]", "line 1 holds list"),
+        ("[3]", "item 1 holds int"),
+        ("[]", "holds no prompt"),
         ("{}", "either messages or a prompt"),
         ('{"prompt": "a", "messages": [{}]}', "not both"),
         ('{"prompt": 3}', "must be a string"),

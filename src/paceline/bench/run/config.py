@@ -21,6 +21,23 @@ class BenchError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class TraceFacts:
+    """How a trace was read, for the report."""
+
+    form: str | None
+    """The public trace whose form it has; None for any other."""
+    time_unit: str | None
+    """`s`, `ms`, `us`, `ns` or `date`; None for a trace without times."""
+    duration_s: float
+    """Between its first and its last time, as recorded."""
+    num_requests: int
+    """Later turns of sessions included."""
+    num_sessions: int
+    num_left_out: int
+    """Records without input or without output tokens."""
+
+
+@dataclass(frozen=True, slots=True)
 class RunConfig:
     """The settings of one run, as the report shows them under `config`."""
 
@@ -56,6 +73,12 @@ class RunConfig:
     """A trace that says what is sent and when."""
     trace_speed: float = 1.0
     """The times of the trace are divided by it."""
+    trace_unit: str | None = None
+    """Of times that are numbers: s, ms, us or ns; None: what the form of the trace states."""
+    trace_block_tokens: int | None = None
+    """Tokens that each of `hash_ids` stands for; None: what the form of the trace states."""
+    trace: TraceFacts | None = None
+    """How the trace was read; None until it is."""
     phases: tuple[PhaseConfig, ...] = ()
     """Phases in turn, each with its own load and workload."""
     max_in_flight: int | None = None
@@ -70,8 +93,13 @@ class RunConfig:
     """Chosen empirically: a quarter of the 100 ms at which people notice a delay."""
 
     def __post_init__(self) -> None:
-        loads = [self.concurrency, self.rate_per_s, self.trace_file, self.phases or None]
-        if sum(load is not None for load in loads) != 1:
+        loads = [self.concurrency, self.rate_per_s, self.phases or None]
+        given = sum(load is not None for load in loads)
+        if (
+            given > 1
+            or (self.trace_file is None and not given)
+            or (self.trace_file and self.phases)
+        ):
             raise ValueError(
                 "give either a concurrency (closed loop), a rate (open loop), a trace or phases"
             )
@@ -99,12 +127,12 @@ class RunConfig:
     @property
     def load(self) -> Load:
         """The load of a run without phases."""
-        if self.trace_file is not None:
-            return RecordedArrivals(self.max_in_flight)
         if self.rate_per_s is not None:
             return OpenLoop(
                 self.rate_per_s, self.burstiness, self.final_rate_per_s, self.max_in_flight
             )
+        if self.trace_file is not None and self.concurrency is None:
+            return RecordedArrivals(self.max_in_flight)
         return ClosedLoop(self.concurrency or 1)
 
     @property

@@ -18,7 +18,7 @@ from paceline.bench.results.environment import describe_environment
 from paceline.bench.results.validity import RunWarning
 from paceline.bench.run.config import BenchError, RunConfig, parse_server_url
 from paceline.bench.run.outcome import RunResult, assemble_result
-from paceline.bench.run.plan import PhasePlan, load_entries, plan_run
+from paceline.bench.run.plan import PhasePlan, describe_trace, load_run_trace, plan_run
 from paceline.bench.run.repeat import PhaseSource, Progress, RepeatOutcome, run_repeat
 from paceline.bench.run.server import fetch_model, fetch_version
 from paceline.bench.run.suited_workload import find_suited_workload
@@ -26,11 +26,9 @@ from paceline.workloads import (
     FillerText,
     Prompt,
     SamplingSettings,
-    TraceEntry,
     build_spec,
     build_specs,
     heldout_text,
-    needs_filler,
     probe_text,
 )
 
@@ -52,7 +50,9 @@ async def measure(
     """
     stop = stop or asyncio.Event()
     environment = describe_environment(argv)
-    entries = load_entries(config)
+    trace = load_run_trace(config)
+    if trace is not None:
+        config = dataclasses.replace(config, trace=describe_trace(trace))
     server = parse_server_url(config.url)
     admin = parse_server_url(config.admin_url) if config.admin_url is not None else None
     async with aiohttp.ClientSession(
@@ -73,8 +73,9 @@ async def measure(
         environment = dataclasses.replace(
             environment, vllm_server=await fetch_version(session, server)
         )
-        filler = await _measure_filler(client, model, entries)
-        phases = plan_run(config, entries, filler)
+        needs_filler = trace is not None and trace.needs_filler
+        filler = await _measure_filler(client, model) if needs_filler else None
+        phases = plan_run(config, trace, filler)
         run_id = secrets.token_hex(3)
         samplings = [
             phase.sampling(config, model, f"bench-{run_id}-{number}-")
@@ -103,12 +104,9 @@ async def measure(
     return assemble_result(config, environment, phases, outcomes, warnings)
 
 
-async def _measure_filler(
-    client: StreamingClient, model: str, entries: Sequence[TraceEntry]
-) -> FillerText | None:
-    """The text for a trace that has lengths only, after one request that counts its tokens."""
-    if not needs_filler(entries):
-        return None
+async def _measure_filler(client: StreamingClient, model: str) -> FillerText:
+    """The text for requests of which only lengths are known, after one request that counts its
+    tokens."""
     sampling = SamplingSettings(model, 0.0, None, 1, 0, {})
     text = probe_text(_PROBE_CHARS)
     spec = build_spec(Prompt("probe", None, text, 1), sampling, 0)

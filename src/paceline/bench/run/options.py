@@ -20,7 +20,7 @@ from paceline.option_types import (
     NamedChoice,
 )
 from paceline.server_options import MODEL, api_key_option
-from paceline.workloads import workload_names
+from paceline.workloads import TimeUnit, workload_names
 
 DEFAULT_NUM_REQUESTS = 64
 
@@ -38,7 +38,8 @@ _WORKLOAD = (
         "prompts_file",
         type=INPUT_FILE,
         help='Your own prompts instead, one JSON object per line: {"messages": [...]} or '
-        '{"prompt": "..."}, with optional "max_tokens", "task", "ignore_eos" and "turns".',
+        '{"prompt": "..."}, with optional "max_tokens", "task", "ignore_eos" and "turns"; or a '
+        "data set in a public form, such as ShareGPT (docs/bench.md).",
     ),
     click.option(
         "--system-prompt",
@@ -113,7 +114,8 @@ _LOAD = (
         "--trace",
         "trace_file",
         type=INPUT_FILE,
-        help="Replay a trace: requests with timestamps, as JSON lines or CSV (docs/bench.md).",
+        help="Replay a trace: requests with timestamps, as JSON or CSV (docs/bench.md). With "
+        "--concurrency or --rate its sessions are sent at that load instead.",
     ),
     click.option(
         "--trace-speed",
@@ -121,6 +123,19 @@ _LOAD = (
         default=1.0,
         show_default=True,
         help="The times of the trace are divided by it.",
+    ),
+    click.option(
+        "--trace-unit",
+        type=NamedChoice([unit.label for unit in TimeUnit]),
+        help="Unit of the trace's times that are numbers.  [default: what the form of the trace "
+        "states, or Unix time; otherwise it must be given]",
+    ),
+    click.option(
+        "--trace-block-tokens",
+        type=AT_LEAST_1,
+        metavar="TOKENS",
+        help="Tokens that each of the trace's hash_ids stands for.  [default: what the form and "
+        "the lengths of the trace state]",
     ),
     click.option(
         "--phases",

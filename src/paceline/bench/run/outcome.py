@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from paceline.bench.load.loads import RecordedArrivals, describe_load
+from paceline.bench.load.loads import describe_load
 from paceline.bench.load.records import RequestRecord
 from paceline.bench.results.adaptation import Adaptation, adaptation_lag
 from paceline.bench.results.bootstrap import BootstrapInterval, bootstrap_figures
@@ -91,6 +91,7 @@ def assemble_result(
         *judge_client(summary, client, config.max_dispatch_delay_ms),
         *judge_load([(phase.name, phase.load) for phase in phases], records),
         *judge_figures(summary, intervals),
+        *_left_out(config, phases),
         *_repeated_prompts(config, phases, records),
         *early_warnings,
     ]
@@ -194,11 +195,26 @@ def _interruption(interrupted: bool, num_unfinished: int) -> Iterator[RunWarning
         )
 
 
+def _left_out(config: RunConfig, phases: Sequence[PhasePlan]) -> Iterator[RunWarning]:
+    for phase in phases:
+        if phase.num_left_out:
+            where = f" of phase {phase.name!r}" if config.phases else ""
+            yield RunWarning(
+                "left_out",
+                f"{phase.num_left_out} records{where} are not sent, because "
+                + (
+                    "they have no input or no output tokens, as failed requests have"
+                    if config.trace_file
+                    else "nobody asks anything in them"
+                ),
+            )
+
+
 def _repeated_prompts(
     config: RunConfig, phases: Sequence[PhasePlan], records: Sequence[RequestRecord]
 ) -> Iterator[RunWarning]:
     for number, phase in enumerate(phases):
-        if isinstance(phase.load, RecordedArrivals) and config.repeats == 1:
+        if phase.is_once and config.repeats == 1:
             continue
         num_sessions = len({r.index for r in records if r.phase == number})
         num_warmup = 0 if number else config.num_warmup

@@ -47,7 +47,8 @@ def parse_config(url: str, options: dict[str, Any]) -> RunConfig:
 def _check_loads(options: dict[str, Any]) -> None:
     """Refuse options that exclude each other, and fill in the defaults of the load."""
     given = [label for name, label in _LOADS.items() if options[name] is not None]
-    if len(given) > 1:
+    # A trace may be sent at another load than the recorded one.
+    if len(given) > (2 if "--trace" in given and "--phases" not in given else 1):
         raise click.UsageError(f"{' and '.join(given)} exclude each other.")
     if not given:
         options["concurrency"] = 1
@@ -56,7 +57,13 @@ def _check_loads(options: dict[str, Any]) -> None:
         raise click.UsageError("--ramp-to needs --rate, at which it begins, and --duration.")
     if options["burstiness"] != 1.0 and not has_rate:
         raise click.UsageError("--burstiness shapes the arrivals of --rate; give --rate.")
-    if options["max_in_flight"] is not None and not (has_rate or options["trace_file"]):
+    for name in ("trace_unit", "trace_block_tokens"):
+        if options[name] is not None and options["trace_file"] is None:
+            raise click.UsageError(
+                f"--{name.replace('_', '-')} describes the file of --trace; give --trace."
+            )
+    is_open = has_rate or (options["trace_file"] and options["concurrency"] is None)
+    if options["max_in_flight"] is not None and not is_open:
         raise click.UsageError("--max-in-flight bounds --rate and --trace; give one of them.")
     bounds = [options["num_requests"], options["duration_s"]]
     if options["phases_file"] is not None:

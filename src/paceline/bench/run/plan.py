@@ -6,21 +6,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from paceline.bench.load.loads import Load
-from paceline.bench.run.config import RunConfig
+from paceline.bench.load.loads import Load, RecordedArrivals
+from paceline.bench.run.config import RunConfig, TraceFacts
 from paceline.workloads import (
     FillerText,
     Prompt,
     SamplingSettings,
-    TraceEntry,
+    TimeUnit,
+    Trace,
     WorkloadError,
     add_system_prompt,
-    load_prompt_file,
+    load_prompt_records,
     load_trace,
     load_workload,
-    needs_filler,
     shuffle_prompts,
 )
+from paceline.workloads.record_files import read_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,10 @@ class PhasePlan:
     start_s: float
     duration_s: float | None
     num_requests: int | None
+    is_once: bool = False
+    """Whether each repeat sends every prompt once, and then ends."""
+    num_left_out: int = 0
+    """Records of the file that are not sent."""
 
     @property
     def end_s(self) -> float | None:
@@ -56,29 +61,52 @@ class PhasePlan:
         )
 
 
-def load_entries(config: RunConfig) -> list[TraceEntry]:
-    """The trace of the run; empty without one."""
+def load_run_trace(config: RunConfig) -> Trace | None:
+    """The trace of the run; None without one. Raises WorkloadError."""
     if config.trace_file is None:
-        return []
-    return load_trace(Path(config.trace_file), config.trace_speed)
+        return None
+    unit = None if config.trace_unit is None else TimeUnit[config.trace_unit.upper()]
+    trace = load_trace(Path(config.trace_file), config.trace_speed, unit, config.trace_block_tokens)
+    if not trace.has_times and isinstance(config.load, RecordedArrivals):
+        raise WorkloadError(
+            f"{config.trace_file} states no times at which its sessions begin; give --concurrency "
+            "(sessions in flight) or --rate (sessions that begin per second)"
+        )
+    return trace
+
+
+def describe_trace(trace: Trace) -> TraceFacts:
+    """How the trace was read."""
+    return TraceFacts(
+        form=trace.form,
+        time_unit=trace.time_unit,
+        duration_s=trace.duration_s,
+        num_requests=sum(1 + len(entry.turns) for entry in trace.entries),
+        num_sessions=len(trace.entries),
+        num_left_out=trace.num_left_out,
+    )
 
 
 def plan_run(
-    config: RunConfig, entries: Sequence[TraceEntry], filler: FillerText | None
+    config: RunConfig, trace: Trace | None, filler: FillerText | None
 ) -> tuple[PhasePlan, ...]:
     """The phases of a run. `filler` makes the texts of a trace that has lengths only.
 
     Raises WorkloadError for files that cannot be used.
     """
-    if needs_filler(entries) and filler is None:
+    if trace is not None and trace.needs_filler and filler is None:
         raise ValueError("the trace has lengths only; give a filler text")
     system_prompt = _read_system_prompt(config)
     if config.phases:
         return _plan_phases(config, system_prompt)
-    if config.trace_file is not None:
-        prompts = [entry.prompt(number, filler) for number, entry in enumerate(entries)]
+    num_left_out = 0
+    if trace is not None:
+        prompts = [entry.prompt(number, filler) for number, entry in enumerate(trace.entries)]
+        num_left_out = trace.num_left_out
     elif config.prompts_file is not None:
-        prompts = shuffle_prompts(load_prompt_file(Path(config.prompts_file)), config.seed)
+        found = load_prompt_records(Path(config.prompts_file))
+        prompts = shuffle_prompts(found.prompts, config.seed)
+        num_left_out = found.num_left_out
     else:
         assert config.workload is not None, "measure chooses it"
         prompts = load_workload(config.workload).prompts(config.seed)
@@ -94,6 +122,12 @@ def plan_run(
             start_s=0.0,
             duration_s=config.duration_s,
             num_requests=config.num_requests,
+            is_once=trace is not None
+            and (
+                isinstance(config.load, RecordedArrivals)
+                or (config.num_requests is None and config.duration_s is None)
+            ),
+            num_left_out=num_left_out,
         ),
     )
 
@@ -104,9 +138,10 @@ def _plan_phases(config: RunConfig, system_prompt: str | None) -> tuple[PhasePla
     for number, phase in enumerate(config.phases):
         seed = config.seed + number
         if phase.prompts_file is not None:
-            prompts = shuffle_prompts(load_prompt_file(Path(phase.prompts_file)), seed)
+            found = load_prompt_records(Path(phase.prompts_file))
+            prompts, num_left_out = shuffle_prompts(found.prompts, seed), found.num_left_out
         else:
-            prompts = load_workload(str(phase.workload)).prompts(seed)
+            prompts, num_left_out = load_workload(str(phase.workload)).prompts(seed), 0
         temperature = phase.effective_temperature
         plans.append(
             PhasePlan(
@@ -120,6 +155,7 @@ def _plan_phases(config: RunConfig, system_prompt: str | None) -> tuple[PhasePla
                 start_s=start_s,
                 duration_s=phase.duration_s,
                 num_requests=None,
+                num_left_out=num_left_out,
             )
         )
         start_s += phase.duration_s
@@ -133,7 +169,4 @@ def _with_system(prompts: Sequence[Prompt], text: str | None) -> tuple[Prompt, .
 def _read_system_prompt(config: RunConfig) -> str | None:
     if config.system_prompt_file is None:
         return None
-    try:
-        return Path(config.system_prompt_file).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise WorkloadError(f"cannot read {config.system_prompt_file}: {error}") from error
+    return read_file(Path(config.system_prompt_file)).strip()

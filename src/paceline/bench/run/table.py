@@ -14,6 +14,7 @@ from paceline.bench.results.distribution import Distribution
 from paceline.bench.results.slo import describe_slo
 from paceline.bench.results.speculation import Speculation
 from paceline.bench.results.summary import Summary
+from paceline.bench.run.config import TraceFacts
 from paceline.bench.run.outcome import RunResult
 from paceline.printable import printable
 
@@ -161,10 +162,23 @@ def _load_text(result: RunResult) -> str:
     if config.phases:
         return f"{len(config.phases)} phases, listed below, seed {config.seed}"
     why = f" ({config.workload_reason}; --workload gives another)" if config.workload_reason else ""
+    if config.trace is not None:
+        why = f" ({_trace_text(config.trace)})"
     return (
         f"{config.workload_label}{why} at temperature {config.effective_temperature:g}, "
         f"{describe_load(config.load)}, seed {config.seed}"
     )
+
+
+def _trace_text(trace: TraceFacts) -> str:
+    """How the trace was read: a wrong unit of its times shows in its duration."""
+    text = f"{trace.num_requests} requests"
+    if trace.num_sessions < trace.num_requests:
+        text += f" in {trace.num_sessions} sessions"
+    if trace.time_unit is not None:
+        unit = "dates" if trace.time_unit == "date" else f"times in {trace.time_unit}"
+        text += f" over {trace.duration_s:,.2f} s, {unit}"
+    return text if trace.form is None else f"{text}, in the form of {trace.form}"
 
 
 def _speculation_text(speculation: Speculation) -> str:

@@ -67,7 +67,7 @@ class ServedComparison:
 def read_report(path: Path) -> Mapping[str, Any]:
     """The JSON document of `paceline bench run`; DraftError for any other file."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError) as error:
         raise DraftError(f"cannot read the report {path}: {error}") from error
     if not isinstance(document, dict) or document.get("kind") != _KIND:

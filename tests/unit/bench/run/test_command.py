@@ -302,7 +302,8 @@ def test_a_trace_is_replayed_at_its_times(threaded_server: SimulatedServer, tmp_
     records = tmp_path / "records.jsonl"
     result = invoke(
         threaded_server.url,
-        *("--trace", str(trace), "--trace-speed", "2", "--max-in-flight", "1"),
+        *("--trace", str(trace), "--trace-unit", "ms", "--trace-speed", "2"),
+        *("--max-in-flight", "1"),
         *("--json", str(report), "--records", str(records), "--max-dispatch-delay-ms", "60000"),
     )
     assert result.exit_code == 0, result.output
