@@ -27,7 +27,8 @@ from paceline.workloads.trace_forms import (
 )
 from paceline.workloads.trace_units import decide_unit
 
-_TIME_NAMES = tuple(dict.fromkeys(["at_s", *(form.time for form in FORMS)]))
+_TIME_NAMES = tuple(dict.fromkeys(["at_s", "at", *(form.time for form in FORMS)]))
+"""`at` is the date in prompts that a gateway captured."""
 _INPUT_NAMES = tuple(dict.fromkeys(["input_tokens", *(form.input for form in FORMS)]))
 _OUTPUT_NAMES = tuple(dict.fromkeys(["output_tokens", *(form.output for form in FORMS)]))
 _SESSION_FIELDS = ("session_id", "delay", "think_s")
