@@ -10,7 +10,9 @@ from paceline.bench.load.records import RequestRecord
 from paceline.bench.results.bootstrap import BootstrapInterval
 from paceline.bench.results.client_health import ClientHealth
 from paceline.bench.results.distribution import MIN_REQUESTS_FOR_P99
+from paceline.bench.results.other_traffic import find_other_traffic
 from paceline.bench.results.saturation import find_queue_growth
+from paceline.bench.results.speculation import Speculation
 from paceline.bench.results.summary import Summary
 
 MAX_STALLED_FRACTION = 0.01
@@ -118,6 +120,27 @@ def judge_figures(
                 f"output tokens/s are known to +/-{half_width:.0%} only (95 %, over "
                 f"{interval.num_units} {interval.units}); a longer run or --repeats narrows that",
             )
+
+
+def judge_counters(
+    speculation: Speculation, records: Sequence[RequestRecord]
+) -> Iterator[RunWarning]:
+    """A warning about counters that hold the traffic of other clients, too."""
+    other = find_other_traffic(speculation, records)
+    if other is None:
+        return
+    yield RunWarning(
+        "other_traffic",
+        f"the server's counters include other clients: they hold at least {other.counted_tokens:,} "
+        f"output tokens in the window, of which this run received {other.own_tokens:,}"
+        + (
+            f" ({other.num_unknown} of its requests have unknown tokens)"
+            if other.num_unknown
+            else ""
+        )
+        + ". Acceptance and drafted tokens are those of all of them, and their load is in the "
+        "latencies",
+    )
 
 
 def judge_load(

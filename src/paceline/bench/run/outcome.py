@@ -17,7 +17,13 @@ from paceline.bench.results.series import Series, build_series, token_arrivals
 from paceline.bench.results.slo import measure_goodput
 from paceline.bench.results.speculation import Speculation, unknown_speculation
 from paceline.bench.results.summary import Summary, summarize
-from paceline.bench.results.validity import RunWarning, judge_client, judge_figures, judge_load
+from paceline.bench.results.validity import (
+    RunWarning,
+    judge_client,
+    judge_counters,
+    judge_figures,
+    judge_load,
+)
 from paceline.bench.run.config import RunConfig
 from paceline.bench.run.plan import PhasePlan
 from paceline.bench.run.repeat import RepeatOutcome
@@ -85,12 +91,14 @@ def assemble_result(
     num_unfinished = sum(outcome.num_unfinished for outcome in outcomes)
     summary = summarize(records, config.slo)
     intervals = bootstrap_figures(by_repeat, config.slo)
+    speculation = _speculation(outcomes)
     client = assess_client([outcome.lag for outcome in outcomes], by_repeat)
     warnings = [
         *_interruption(interrupted, num_unfinished),
         *judge_client(summary, client, config.max_dispatch_delay_ms),
         *judge_load([(phase.name, phase.load) for phase in phases], records),
         *judge_figures(summary, intervals),
+        *judge_counters(speculation, records),
         *_left_out(config, phases),
         *_repeated_prompts(config, phases, records),
         *early_warnings,
@@ -100,7 +108,7 @@ def assemble_result(
         environment=environment,
         summary=summary,
         intervals=intervals,
-        speculation=_speculation(outcomes),
+        speculation=speculation,
         phases=_phase_results(config, phases, outcomes) if config.phases else (),
         repeats=(
             tuple(summarize(mine, config.slo) for mine in by_repeat) if config.repeats > 1 else ()

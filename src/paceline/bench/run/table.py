@@ -59,7 +59,10 @@ def _render_rates(result: RunResult) -> Table:
                 f"{goodput.attained_fraction:.1%} [{low:.1%} to {high:.1%}]"
             )
         rates.add_row("goodput", text)
-    rates.add_row("speculation", _speculation_text(result.speculation))
+    speculation = _speculation_text(result.speculation)
+    if any(warning.id == "other_traffic" for warning in result.warnings):
+        speculation += ", other clients included"
+    rates.add_row("speculation", speculation)
     return rates
 
 

@@ -347,3 +347,22 @@ def test_a_page_for_readers_is_written(threaded_server: SimulatedServer, tmp_pat
     result = invoke(threaded_server.url, *words, "--max-dispatch-delay-ms", "60000")
     assert result.exit_code == 0, result.output
     assert "All 4 requests succeeded." in page.read_text()
+
+
+def test_a_run_that_counts_the_drafts_of_others_says_so(
+    threaded_server: SimulatedServer, tmp_path: Path
+) -> None:
+    """While each answer is written, other clients' drafts of 400 tokens are counted."""
+
+    async def count_others(number: int) -> None:
+        threaded_server.drafted += 400
+
+    threaded_server.before_chunk = count_others
+    prompts = write_prompts(tmp_path / "p.jsonl", {"tokens": 6})
+    report = tmp_path / "report.json"
+    words = ("--prompts", prompts, "--num-requests", "8", "--json", str(report))
+    result = invoke(threaded_server.url, *words, "--max-dispatch-delay-ms", "60000")
+    assert result.exit_code == 0, result.output
+    warnings = {w["id"]: w for w in json.loads(report.read_text())["warnings"]}
+    assert "of which this run received 48" in warnings["other_traffic"]["message"]
+    assert "drafted), other clients included" in result.output
