@@ -1,7 +1,8 @@
 """A simulated server with known behaviour, scripted by each prompt.
 
 A prompt is a JSON object: `chunks` (list of texts), `tokens`, `delay_s` before each chunk, `fail`
-(the kind of failure). It speaks real HTTP on loopback and streams like vLLM.
+(the kind of failure), `beside_usage` (fields of the last chunk). It speaks real HTTP on loopback
+and streams like vLLM.
 As a program, `simulated.py PORT DELAY_S`, it adds that delay to every chunk.
 """
 
@@ -122,7 +123,11 @@ class SimulatedServer:
                 "prompt_tokens": script.get("prompt_tokens", 4),
                 "completion_tokens": script.get("tokens", len(chunks)),
             }
-            last = [] if fail == "usage" else [{"choices": [], "usage": usage}]
+            last = (
+                []
+                if fail == "usage"
+                else [{"choices": [], "usage": usage, **script.get("beside_usage", {})}]
+            )
             events = [f"data: {json.dumps(event)}\n\n" for event in (finish, *last)]
             await response.write("".join([*events, "data: [DONE]\n\n"]).encode())
         return response

@@ -1,4 +1,4 @@
-"""What one chunk of a streamed completion carries: content, its end, and token counts.
+"""What one chunk of a streamed completion carries: content, its end, counts of tokens and drafts.
 
 Servers differ in what they leave out or send as null: the choices beside the usage, one choice, the
 delta beside a finish reason. Some send counts as 8.0, and content as a list of parts. All of that
@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+
+from paceline.bench.load.records import DraftCounts
 
 
 class _Delta(msgspec.Struct):
@@ -50,6 +52,10 @@ class Chunk(msgspec.Struct):
     choices: list[_Choice | None] | None = None
     usage: _Usage | None = None
     error: Any = None
+    metrics: Any = None
+    """Of vLLM; what else stands there is of no interest."""
+    timings: Any = None
+    """Of llama.cpp's server."""
 
     @property
     def has_content(self) -> bool:
@@ -77,6 +83,23 @@ class Chunk(msgspec.Struct):
     def output_tokens(self) -> int | None:
         return None if self.usage is None else _whole(self.usage.completion_tokens)
 
+    @property
+    def drafts(self) -> DraftCounts | None:
+        """What was drafted for the answer; None if the chunk does not say.
+
+        vLLM says so with `--per-request-spec-decode-metrics`, llama.cpp's server always.
+        """
+        inner = self.metrics.get("speculative_decoding") if isinstance(self.metrics, dict) else None
+        for counts, (drafted, accepted, drafts) in (
+            (inner, ("num_draft_tokens", "num_accepted_draft_tokens", "num_spec_steps")),
+            (self.timings, ("draft_n", "draft_n_accepted", "")),
+        ):
+            if isinstance(counts, dict):
+                num_drafted, num_accepted = _count(counts, drafted), _count(counts, accepted)
+                if num_drafted is not None and num_accepted is not None:
+                    return DraftCounts(num_drafted, num_accepted, _count(counts, drafts))
+        return None
+
 
 _decode = msgspec.json.Decoder(Chunk).decode
 
@@ -97,6 +120,11 @@ def _text_of(content: Any) -> str:
     parts = content if isinstance(content, list) else []
     texts = [part.get("text") for part in parts if isinstance(part, dict)]
     return "".join(text for text in texts if isinstance(text, str))
+
+
+def _count(counts: dict[str, Any], name: str) -> int | None:
+    value = counts.get(name)
+    return value if type(value) is int and value >= 0 else None
 
 
 def _whole(count: float | None) -> int | None:

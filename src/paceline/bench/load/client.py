@@ -16,7 +16,7 @@ import msgspec
 from yarl import URL
 
 from paceline.bench.load.chunks import read_chunk
-from paceline.bench.load.records import RequestOutcome, RequestRecord
+from paceline.bench.load.records import DraftCounts, RequestOutcome, RequestRecord
 from paceline.bench.load.sse import SseDecoder
 from paceline.workloads import RequestSpec
 
@@ -36,6 +36,7 @@ class _StreamState:
     is_done: bool = False
     prompt_tokens: int | None = None
     output_tokens: int | None = None
+    drafts: DraftCounts | None = None
 
 
 class _RequestFailed(Exception):
@@ -99,6 +100,7 @@ class StreamingClient:
             error=None if message is None else message[:_MAX_ERROR_CHARS],
             turn=spec.turn,
             request_id=spec.request_id,
+            drafts=state.drafts,
             answer="".join(state.text) if state.keeps_text else None,
         )
 
@@ -145,6 +147,7 @@ def _record_event(event: bytes, arrived_s: float, state: _StreamState) -> None:
         state.prompt_tokens = chunk.prompt_tokens
     if chunk.output_tokens is not None:
         state.output_tokens = chunk.output_tokens
+    state.drafts = chunk.drafts or state.drafts
     if chunk.has_content:
         state.chunk_times_s.append(arrived_s)
     if state.keeps_text and chunk.text:

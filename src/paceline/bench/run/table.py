@@ -11,9 +11,10 @@ from rich.text import Text
 from paceline.bench.load.loads import describe_load
 from paceline.bench.results.bootstrap import BootstrapInterval
 from paceline.bench.results.distribution import Distribution
+from paceline.bench.results.request_acceptance import RequestAcceptance
 from paceline.bench.results.slo import describe_slo
 from paceline.bench.results.speculation import Speculation
-from paceline.bench.results.summary import Summary
+from paceline.bench.results.summary import Summary, TaskSummary
 from paceline.bench.run.config import TraceFacts
 from paceline.bench.run.outcome import RunResult
 from paceline.printable import printable
@@ -63,6 +64,8 @@ def _render_rates(result: RunResult) -> Table:
     if any(warning.id == "other_traffic" for warning in result.warnings):
         speculation += ", other clients included"
     rates.add_row("speculation", speculation)
+    if summary.acceptance is not None:
+        rates.add_row("own requests", _acceptance_text(summary.acceptance))
     return rates
 
 
@@ -122,6 +125,7 @@ def _render_tasks(summary: Summary) -> Table:
         "TTFT p90",
         "TPOT p50",
         "TPOT p90",
+        *(["acceptance"] if summary.acceptance is not None else []),
     ):
         table.add_column(heading, justify="right")
     for name, task in summary.by_task.items():
@@ -135,8 +139,13 @@ def _render_tasks(summary: Summary) -> Table:
             _number(task.ttft_ms.p90),
             _number(task.tpot_ms.p50, 2),
             _number(task.tpot_ms.p90, 2),
+            *([_task_acceptance(task)] if summary.acceptance is not None else []),
         )
     return table
+
+
+def _task_acceptance(task: TaskSummary) -> str:
+    return _number(None if task.acceptance is None else task.acceptance.acceptance_rate, 3)
 
 
 def _lines(result: RunResult) -> Iterator[str]:
@@ -171,6 +180,17 @@ def _load_text(result: RunResult) -> str:
         f"{config.workload_label}{why} at temperature {config.effective_temperature:g}, "
         f"{describe_load(config.load)}, seed {config.seed}"
     )
+
+
+def _acceptance_text(acceptance: RequestAcceptance) -> str:
+    """Acceptance of this run's requests, by what their answers show."""
+    text = f"acceptance rate {_number(acceptance.acceptance_rate, 3)}"
+    if acceptance.acceptance_length is not None:
+        text += f", acceptance length {acceptance.acceptance_length:.2f}"
+    spread = acceptance.rate_by_request
+    if spread is not None:
+        text += f"; by request p10 {spread.p10:.2f}, p50 {spread.p50:.2f}, p90 {spread.p90:.2f}"
+    return f"{text} (shown by {acceptance.num_requests} answers)"
 
 
 def _trace_text(trace: TraceFacts) -> str:

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from paceline.bench.load.chunks import read_chunk
+from paceline.bench.load.records import DraftCounts
 
 USAGE = {"prompt_tokens": 5, "completion_tokens": 2}
 
@@ -72,3 +73,33 @@ def test_counts_that_are_not_whole_are_unknown() -> None:
 def test_what_is_no_chunk_is_refused(event: bytes) -> None:
     with pytest.raises(msgspec.MsgspecError):
         read_chunk(event)
+
+
+VLLM = {
+    "mean_acceptance_length": 1.25,
+    "draft_acceptance_rate": 0.125,
+    "acceptance_histogram": [3, 1, 0],
+    "num_spec_steps": 4,
+    "num_accepted_draft_tokens": 1,
+    "num_draft_tokens": 8,
+    "num_spec_tokens": 2,
+}
+
+
+@pytest.mark.parametrize(
+    ("chunk", "drafts"),
+    [
+        ({"metrics": {"speculative_decoding": VLLM}}, DraftCounts(8, 1, 4)),
+        ({"metrics": {"speculative_decoding": None, "queue_time_ms": 3}}, None),
+        ({"metrics": None}, None),
+        ({"metrics": "a text"}, None),
+        ({"metrics": {"speculative_decoding": {**VLLM, "num_draft_tokens": "8"}}}, None),
+        ({"timings": {"predicted_n": 9, "draft_n": 12, "draft_n_accepted": 7}}, DraftCounts(12, 7)),
+        ({"timings": {"predicted_n": 9}}, None),
+        ({}, None),
+    ],
+)
+def test_drafts_of_an_answer_are_read_where_the_server_shows_them(
+    chunk: dict[str, Any], drafts: DraftCounts | None
+) -> None:
+    assert read_chunk(json.dumps({"choices": [], **chunk}).encode()).drafts == drafts

@@ -366,3 +366,27 @@ def test_a_run_that_counts_the_drafts_of_others_says_so(
     warnings = {w["id"]: w for w in json.loads(report.read_text())["warnings"]}
     assert "of which this run received 48" in warnings["other_traffic"]["message"]
     assert "drafted), other clients included" in result.output
+
+
+def test_acceptance_by_request_is_reported_where_answers_show_it(
+    threaded_server: SimulatedServer, tmp_path: Path
+) -> None:
+    counts = {"num_draft_tokens": 10, "num_accepted_draft_tokens": 7, "num_spec_steps": 5}
+    shown = {"metrics": {"speculative_decoding": counts}}
+    prompts = write_prompts(tmp_path / "p.jsonl", {"tokens": 6, "beside_usage": shown}, {})
+    report, records = tmp_path / "report.json", tmp_path / "records.jsonl"
+    result = invoke(
+        threaded_server.url,
+        *("--prompts", prompts, "--num-requests", "4", "--json", str(report)),
+        *("--records", str(records), "--max-dispatch-delay-ms", "60000"),
+    )
+    assert result.exit_code == 0, result.output
+    document = json.loads(report.read_text())
+    validate(document)
+    acceptance = document["summary"]["acceptance"]
+    assert (acceptance["num_requests"], acceptance["acceptance_rate"]) == (2, 0.7)
+    assert acceptance["acceptance_length"] == 1 + 14 / 10
+    assert document["summary"]["by_task"]["code"]["acceptance"]["acceptance_rate"] == 0.7
+    rates = [json.loads(line)["acceptance_rate"] for line in records.read_text().splitlines()]
+    assert sorted(rates, key=str) == [0.7, 0.7, None, None]
+    assert "acceptance rate 0.700, acceptance length 2.40; by request p10 0.70" in result.output
