@@ -29,6 +29,7 @@ from paceline.workloads.requests import (
     build_spec,
     build_specs,
 )
+from paceline.workloads.synthetic import SyntheticLengths
 from paceline.workloads.trace_forms import TimeUnit
 from paceline.workloads.traces import Trace, TraceEntry, load_trace
 from paceline.workloads.workload import TextKind, Workload
@@ -42,6 +43,7 @@ __all__ = [
     "PromptRecords",
     "RequestSpec",
     "SamplingSettings",
+    "SyntheticLengths",
     "TextKind",
     "TimeUnit",
     "Trace",

@@ -82,7 +82,7 @@ def add_system_prompt(prompts: Sequence[Prompt], text: str) -> list[Prompt]:
     """Put one system message in front of every chat, and the text in front of plain prompts."""
     system = {"role": "system", "content": text}
     return [
-        dataclasses.replace(prompt, text=f"{text}\n\n{prompt.text}")
+        dataclasses.replace(prompt, text=f"{text}\n\n{prompt.text}", input_tokens=None)
         if prompt.messages is None
         else dataclasses.replace(prompt, messages=(system, *prompt.messages))
         for prompt in prompts

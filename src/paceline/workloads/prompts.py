@@ -70,6 +70,8 @@ class Prompt:
     """When a recorded trace sends it, from the start of the trace; None without a schedule."""
     fields: Mapping[str, Any] = field(default_factory=dict)
     """Further fields of the request's body: tools, tool_choice, response_format."""
+    input_tokens: int | None = None
+    """For how many tokens the text was made; None for any other text."""
 
     def __post_init__(self) -> None:
         if (self.messages is None) == (self.text is None):

@@ -88,6 +88,10 @@ class RequestSpec:
     due_s: float | None = None
     """When a recorded trace sends it; None without a schedule."""
     next_turn: NextTurn | None = None
+    asked_input_tokens: int | None = None
+    """For how many tokens its text was made; None for any other text."""
+    asked_output_tokens: int | None = None
+    """Exactly how many tokens the answer must have; None where it may end by itself."""
 
     def __post_init__(self) -> None:
         if not self.path.startswith("/"):
@@ -136,4 +140,6 @@ def build_spec(
         request_id=f"{sampling.id_prefix}{index}-{turn}" if sampling.id_prefix else None,
         due_s=prompt.due_s,
         next_turn=NextTurn(prompt, sampling, index, turn + 1) if prompt.turns else None,
+        asked_input_tokens=prompt.input_tokens,
+        asked_output_tokens=max_tokens if prompt.ignore_eos else None,
     )

@@ -79,6 +79,7 @@ class TraceEntry:
             text=self._text(key, filler),
             max_tokens=self.output_tokens,
             ignore_eos=True,
+            input_tokens=self.input_tokens,
         )
 
     def _growing_chat(self, key: str, filler: FillerText | None) -> Prompt:

@@ -100,6 +100,8 @@ class StreamingClient:
             error=None if message is None else message[:_MAX_ERROR_CHARS],
             turn=spec.turn,
             request_id=spec.request_id,
+            asked_input_tokens=spec.asked_input_tokens,
+            asked_output_tokens=spec.asked_output_tokens,
             drafts=state.drafts,
             answer="".join(state.text) if state.keeps_text else None,
         )

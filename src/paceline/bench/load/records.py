@@ -68,6 +68,10 @@ class RequestRecord:
     """The header x-request-id that was sent."""
     slot_wait_s: float = 0.0
     """Time that the request waited because the load allows a bounded number in flight."""
+    asked_input_tokens: int | None = None
+    """For how many tokens the text was made; None for any other text."""
+    asked_output_tokens: int | None = None
+    """Exactly how many tokens the answer must have; None where it may end by itself."""
     drafts: DraftCounts | None = None
     """Of this answer; None when the server does not send it."""
     answer: str | None = None

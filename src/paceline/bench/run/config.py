@@ -13,7 +13,7 @@ from paceline.bench.load.loads import ClosedLoop, Load, OpenLoop, RecordedArriva
 from paceline.bench.results.adaptation import AdaptationRule
 from paceline.bench.results.slo import Slo
 from paceline.bench.run.phase_file import PhaseConfig
-from paceline.workloads import load_workload
+from paceline.workloads import SyntheticLengths, load_workload
 
 
 class BenchError(Exception):
@@ -51,6 +51,8 @@ class RunConfig:
     """Why that workload was chosen; None if it was given."""
     prompts_file: str | None = None
     """Replaces the workload's prompts."""
+    synthetic: SyntheticLengths | None = None
+    """Prompts and answers of these lengths, in place of a workload."""
     system_prompt_file: str | None = None
     """Its text precedes every prompt."""
     temperature: float | None = None
@@ -120,7 +122,7 @@ class RunConfig:
         """The temperature of the requests; a user's own prompts are greedy by default."""
         if self.temperature is not None:
             return self.temperature
-        if self.prompts_file or self.trace_file:
+        if self.prompts_file or self.trace_file or self.synthetic:
             return 0.0
         return 0.0 if self.workload is None else load_workload(self.workload).temperature
 
@@ -138,13 +140,16 @@ class RunConfig:
     @property
     def workload_label(self) -> str:
         """Where the requests of a run without phases come from, for people."""
+        if self.synthetic is not None:
+            return self.synthetic.label
         file = self.trace_file or self.prompts_file
         return Path(file).name if file else self.workload or "suited to the model"
 
     @property
     def needs_workload(self) -> bool:
         """Whether the prompts are still to be chosen."""
-        return self.workload is None and not (self.prompts_file or self.trace_file or self.phases)
+        given = self.prompts_file or self.trace_file or self.phases or self.synthetic
+        return self.workload is None and not given
 
 
 def parse_server_url(url: str) -> URL:

@@ -73,7 +73,7 @@ async def measure(
         environment = dataclasses.replace(
             environment, vllm_server=await fetch_version(session, server)
         )
-        needs_filler = trace is not None and trace.needs_filler
+        needs_filler = config.synthetic or (trace is not None and trace.needs_filler)
         filler = await _measure_filler(client, model) if needs_filler else None
         phases = plan_run(config, trace, filler)
         run_id = secrets.token_hex(3)

@@ -42,6 +42,28 @@ _WORKLOAD = (
         "data set in a public form, such as ShareGPT (docs/bench.md).",
     ),
     click.option(
+        "--input-len",
+        "input_tokens",
+        type=AT_LEAST_1,
+        metavar="TOKENS",
+        help="Prompts of this length instead, of real text. Needs --output-len.",
+    ),
+    click.option(
+        "--output-len",
+        "output_tokens",
+        type=AT_LEAST_1,
+        metavar="TOKENS",
+        help="Answers of exactly this length (ignore_eos). Needs --input-len.",
+    ),
+    click.option(
+        "--length-spread",
+        type=FiniteFloat(min=0, max=1, max_open=True),
+        default=0.0,
+        show_default=True,
+        metavar="FRACTION",
+        help="Each length is uniform between (1 - F) and (1 + F) times the given one.",
+    ),
+    click.option(
         "--system-prompt",
         "system_prompt_file",
         type=INPUT_FILE,

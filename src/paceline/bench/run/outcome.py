@@ -22,6 +22,7 @@ from paceline.bench.results.validity import (
     judge_client,
     judge_counters,
     judge_figures,
+    judge_lengths,
     judge_load,
 )
 from paceline.bench.run.config import RunConfig
@@ -98,6 +99,7 @@ def assemble_result(
         *judge_client(summary, client, config.max_dispatch_delay_ms),
         *judge_load([(phase.name, phase.load) for phase in phases], records),
         *judge_figures(summary, intervals),
+        *judge_lengths(records),
         *judge_counters(speculation, records),
         *_left_out(config, phases),
         *_repeated_prompts(config, phases, records),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,11 @@ from paceline.workloads import (
     shuffle_prompts,
 )
 from paceline.workloads.record_files import read_file
+
+_DEFAULT_SYNTHETIC = 2000
+"""Different prompts of a run that only time bounds; more requests repeat them, with a warning."""
+_MAX_SYNTHETIC_TOKENS = 20_000_000
+"""Of all prompts of given lengths: about 80 MB of text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +109,10 @@ def plan_run(
     if trace is not None:
         prompts = [entry.prompt(number, filler) for number, entry in enumerate(trace.entries)]
         num_left_out = trace.num_left_out
+    elif config.synthetic is not None:
+        if filler is None:
+            raise ValueError("prompts of given lengths need a filler text")
+        prompts = list(config.synthetic.prompts(_num_synthetic(config), config.seed, filler))
     elif config.prompts_file is not None:
         found = load_prompt_records(Path(config.prompts_file))
         prompts = shuffle_prompts(found.prompts, config.seed)
@@ -130,6 +140,19 @@ def plan_run(
             num_left_out=num_left_out,
         ),
     )
+
+
+def _num_synthetic(config: RunConfig) -> int:
+    """How many different prompts a run of given lengths may need, within a bound on their text."""
+    assert config.synthetic is not None
+    if config.num_requests is not None:
+        wanted = config.num_requests * config.repeats + config.num_warmup
+    elif config.rate_per_s is not None and config.duration_s is not None:
+        highest = max(config.rate_per_s, config.final_rate_per_s or 0.0)
+        wanted = math.ceil(1.5 * highest * config.duration_s * config.repeats) + config.num_warmup
+    else:
+        wanted = _DEFAULT_SYNTHETIC
+    return max(1, min(wanted, _MAX_SYNTHETIC_TOKENS // config.synthetic.input_tokens))
 
 
 def _plan_phases(config: RunConfig, system_prompt: str | None) -> tuple[PhasePlan, ...]:
