@@ -5,7 +5,7 @@ Imports nothing heavy, so that `--help` stays fast. `parsing` turns the values i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -26,12 +26,48 @@ DEFAULT_NUM_REQUESTS = 64
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+_BURSTINESS = click.option(
+    "--burstiness",
+    type=ABOVE_0,
+    default=1.0,
+    show_default=True,
+    help="Shape of the gamma-distributed gaps of --rate: 1 is Poisson, below 1 has bursts.",
+)
+_MAX_IN_FLIGHT = click.option(
+    "--max-in-flight",
+    type=AT_LEAST_1,
+    help="Bound on the requests in flight of --rate and --trace; the wait counts in latencies.",
+)
+_WARMUP = click.option(
+    "--warmup",
+    "num_warmup",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Requests sent before the measurement and not counted.",
+)
+_SLO = click.option(
+    "--slo",
+    metavar="BOUNDS",
+    help="Report goodput: requests that meet all of these bounds, e.g. ttft=1s,tpot=50ms,e2e=20s.",
+)
+_MAX_DISPATCH_DELAY = click.option(
+    "--max-dispatch-delay-ms",
+    type=ABOVE_0,
+    default=25.0,
+    show_default=True,
+    help="The run is not valid when the load generator sends later than this (p99).",
+)
+_ALLOW_ERRORS = click.option(
+    "--allow-errors", is_flag=True, help="Exit with 0 even if requests failed."
+)
+
 _WORKLOAD = (
     click.option(
         "--workload",
         type=NamedChoice(workload_names()),
-        help="Built-in prompts, listed above.  [default: suited to the model: chat, or mixed for "
-        "the bundled code model, or code for one without chats]",
+        help="Built-in prompts; paceline bench run --help lists them.  [default: suited to the "
+        "model: chat, or mixed for the bundled code model, or code for one without chats]",
     ),
     click.option(
         "--prompts",
@@ -118,13 +154,7 @@ _LOAD = (
         metavar="PER_SECOND",
         help="Open loop: random arrivals at this mean rate, whether or not earlier requests ended.",
     ),
-    click.option(
-        "--burstiness",
-        type=ABOVE_0,
-        default=1.0,
-        show_default=True,
-        help="Shape of the gamma-distributed gaps of --rate: 1 is Poisson, below 1 has bursts.",
-    ),
+    _BURSTINESS,
     click.option(
         "--ramp-to",
         "final_rate_per_s",
@@ -165,11 +195,7 @@ _LOAD = (
         type=INPUT_FILE,
         help="YAML or JSON file of phases, each with its load and workload (docs/bench.md).",
     ),
-    click.option(
-        "--max-in-flight",
-        type=AT_LEAST_1,
-        help="Bound on the requests in flight of --rate and --trace; the wait counts in latencies.",
-    ),
+    _MAX_IN_FLIGHT,
     click.option(
         "--repeats",
         type=AT_LEAST_1,
@@ -177,14 +203,7 @@ _LOAD = (
         show_default=True,
         help="Make the measurement this often; with 5 or more, intervals are over repeats.",
     ),
-    click.option(
-        "--warmup",
-        "num_warmup",
-        type=click.IntRange(min=0),
-        default=0,
-        show_default=True,
-        help="Requests sent before the measurement and not counted.",
-    ),
+    _WARMUP,
 )
 
 _SERVER = (
@@ -207,12 +226,7 @@ _SERVER = (
 )
 
 _JUDGEMENT = (
-    click.option(
-        "--slo",
-        metavar="BOUNDS",
-        help="Report goodput: requests that meet all of these bounds, e.g. ttft=1s,tpot=50ms,"
-        "e2e=20s.",
-    ),
+    _SLO,
     click.option(
         "--adaptation-window",
         "adaptation_window_s",
@@ -229,14 +243,8 @@ _JUDGEMENT = (
         show_default=True,
         help="Distance from the later throughput that counts as settled, as a fraction.",
     ),
-    click.option(
-        "--max-dispatch-delay-ms",
-        type=ABOVE_0,
-        default=25.0,
-        show_default=True,
-        help="The run is not valid when the load generator sends later than this (p99).",
-    ),
-    click.option("--allow-errors", is_flag=True, help="Exit with 0 even if requests failed."),
+    _MAX_DISPATCH_DELAY,
+    _ALLOW_ERRORS,
 )
 
 _OUTPUT = (
@@ -263,6 +271,16 @@ _OUTPUT = (
 
 def run_options(command: Command) -> Command:
     """Add every option to a command."""
-    for option in reversed((*_WORKLOAD, *_LOAD, *_SERVER, *_JUDGEMENT, *_OUTPUT)):
+    return _add((*_WORKLOAD, *_LOAD, *_SERVER, *_JUDGEMENT, *_OUTPUT), command)
+
+
+def sweep_options(command: Command) -> Command:
+    """Add those that hold for every rate of a sweep."""
+    load = (_BURSTINESS, _MAX_IN_FLIGHT, _WARMUP)
+    return _add((*_WORKLOAD, *load, *_SERVER, _SLO, _MAX_DISPATCH_DELAY, _ALLOW_ERRORS), command)
+
+
+def _add(options: Sequence[Callable[[Command], Command]], command: Command) -> Command:
+    for option in reversed(options):
         command = option(command)
     return command
