@@ -32,7 +32,7 @@ class PromptRecords:
 
     records: tuple[PromptRecord, ...]
     num_left_out: int
-    """Records in which nobody asks anything, such as empty conversations."""
+    """Records without a message of a user, such as empty conversations."""
 
     @property
     def prompts(self) -> list[Prompt]:

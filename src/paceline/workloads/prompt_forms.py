@@ -36,12 +36,12 @@ class PromptForm:
     is_of: Callable[[Mapping[str, Any]], bool]
     """Whether a record has this form; it looks at the record's fields only."""
     read: Callable[[FieldReader, str], Prompt | None]
-    """The prompt of a record and the task if the record names none; None if nobody asks anything
-    in it. Raises WorkloadError."""
+    """From a record, and the task for one that names none, to its prompt; None for a record
+    without a message of a user. Raises WorkloadError."""
 
 
 def read_any_prompt(item: object, where: str, default_task: str) -> Prompt | None:
-    """The prompt of a record in any form; None for a record in which nobody asks anything.
+    """The prompt of a record in any form; None for a record without a message of a user.
 
     Raises WorkloadError that names `where`.
 

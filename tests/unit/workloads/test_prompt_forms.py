@@ -40,7 +40,7 @@ def test_sharegpt_conversations_are_sessions_with_limits_from_the_answers(tmp_pa
 @pytest.mark.parametrize(
     ("conversation", "messages"),
     [
-        (said(("gpt", "go on"), ("human", "a"), ("gpt", "b")), (user("a"),)),
+        (said(("gpt", "hello"), ("human", "a"), ("gpt", "b")), (user("a"),)),
         (said(("human", ""), ("gpt", "?"), ("human", "a")), (user("a"),)),
         (said(("human", "a"), ("human", "b"), ("gpt", "c")), (user("a\n\nb"),)),
         (
@@ -62,7 +62,7 @@ def test_what_real_files_of_sharegpt_hold_is_read(
     assert session.turns == ()
 
 
-def test_conversations_in_which_nobody_asks_are_left_out_and_counted(tmp_path: Path) -> None:
+def test_conversations_without_a_user_are_left_out_and_counted(tmp_path: Path) -> None:
     path = write(tmp_path, said(), said(("gpt", "hello")), said(("human", "a")))
     found = load_prompt_records(path)
     assert [record.prompt.messages for record in found.records] == [(user("a"),)]

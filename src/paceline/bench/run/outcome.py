@@ -215,7 +215,7 @@ def _left_out(config: RunConfig, phases: Sequence[PhasePlan]) -> Iterator[RunWar
                 + (
                     "they have no input or no output tokens, as failed requests have"
                     if config.trace_file
-                    else "nobody asks anything in them"
+                    else "they have no message of a user"
                 ),
             )
 

@@ -11,7 +11,7 @@ from paceline.bench.load.records import RequestRecord
 from paceline.bench.results.saturation import find_queue_growth
 
 MIN_SERVED_FRACTION = 0.9
-"""Of the requests that should have ended; below it the server falls behind. Chosen empirically: a
+"""Of the requests that should have ended; below it requests pile up. Chosen empirically: a
 server that keeps the rate serves 0.95 to 1.05, and one at 1.25 times its capacity about 0.8."""
 _FACTOR = 2.0
 """Between two rates while the server keeps them."""

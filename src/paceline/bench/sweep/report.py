@@ -56,7 +56,7 @@ def render_sweep_table(result: SweepResult) -> RenderableType:
         table.add_column("met SLO", justify="right")
     for step in steps:
         table.add_row(*_cells(step))
-    head = f"{config.url}  model {config.model}, {config.workload_label}, seed {config.seed} on"
+    head = f"{config.url}  model {config.model}, {config.workload_label}, seeds from {config.seed}"
     lines = [*_lines(result)]
     return Group(
         Text(printable(head)), "", table, *(Text(printable(f"- {line}")) for line in lines)

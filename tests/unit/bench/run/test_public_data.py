@@ -204,7 +204,7 @@ def test_sharegpt_is_sent_as_sessions(threaded_server: SimulatedServer, tmp_path
     words = ("--prompts", str(prompts), "--num-requests", "2", "--json", str(report))
     result = invoke(threaded_server.url, *words)
     assert result.exit_code == 0, result.output
-    assert "1 records are not sent, because nobody asks anything in them" in result.output
+    assert "1 records are not sent, because they have no message of a user" in result.output
     bodies = threaded_server.bodies
     assert [body["max_tokens"] for body in bodies] == [10, 11]
     assert [message["content"] for message in bodies[1]["messages"]] == [script, "hello", script]
