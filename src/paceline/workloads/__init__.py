@@ -21,6 +21,9 @@ from paceline.workloads.prompt_files import (
     load_prompt_records,
 )
 from paceline.workloads.prompts import Prompt, Turn, shuffle_prompts
+from paceline.workloads.recorded.entries import Trace, TraceEntry
+from paceline.workloads.recorded.forms import TimeUnit
+from paceline.workloads.recorded.loading import load_trace
 from paceline.workloads.registry import load_workload, load_workloads, workload_names
 from paceline.workloads.requests import (
     NextTurn,
@@ -30,8 +33,6 @@ from paceline.workloads.requests import (
     build_specs,
 )
 from paceline.workloads.synthetic import SyntheticLengths
-from paceline.workloads.trace_forms import TimeUnit
-from paceline.workloads.traces import Trace, TraceEntry, load_trace
 from paceline.workloads.workload import TextKind, Workload
 
 __all__ = [

@@ -169,3 +169,30 @@ def test_requests_without_tokens_are_left_out_and_counted(
     trace = load(tmp_path, [*at([5], fields, name), *kept, *at([13], fields, name)])
     assert dues(trace) == [0.0, 2.0]
     assert trace.num_left_out == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "scale", "unit"),
+    [("timestamp_ms", 1000, "ms"), ("arrival_s", 1, "s"), ("arrival_time_us", 10**6, "us")],
+)
+def test_a_field_that_ends_with_its_unit_states_it(
+    tmp_path: Path, name: str, scale: int, unit: str
+) -> None:
+    lengths = {"prompt_tokens": 9, "completion_tokens": 2}
+    trace = load(tmp_path, at([2 * scale, 3 * scale], lengths, name))
+    assert (dues(trace), trace.time_unit) == ([0.0, 1.0], unit)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"text_input": "a"},
+        {"text": "a"},
+        {"payload": {"model": "m", "messages": [{"role": "user", "content": "a"}]}},
+    ],
+)
+def test_texts_of_aiperf_are_sent_as_they_are(tmp_path: Path, fields: dict[str, Any]) -> None:
+    trace = load(tmp_path, [{"timestamp": 5, "output_length": 7, **fields}])
+    prompt = trace.entries[0].prompt(0, None)
+    assert prompt.messages == ({"role": "user", "content": "a"},)
+    assert prompt.max_tokens == 7

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from paceline.workloads.fields import WorkloadError
-from paceline.workloads.trace_forms import TimeUnit, TraceForm
+from paceline.workloads.recorded.forms import TimeUnit, TraceForm
 
 MAX_RATE_PER_S = 100.0
 """Mean rate above which the stated unit is doubted. The busiest public trace, Azure's of a week in
