@@ -134,7 +134,8 @@ async def _warm_up(
     if not config.num_warmup or stop.is_set():
         return []
     progress.begin("warming up", config.num_warmup)
-    first_turns = [dataclasses.replace(prompt, turns=()) for prompt in phase.prompts[::-1]]
+    from_the_end = itertools.islice(reversed(phase.prompts), config.num_warmup)
+    first_turns = [dataclasses.replace(prompt, turns=()) for prompt in from_the_end]
     unnamed = dataclasses.replace(sampling, id_prefix="")
     specs = itertools.islice(build_specs(first_turns, unnamed), config.num_warmup)
     work = asyncio.create_task(

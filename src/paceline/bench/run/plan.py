@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import overload
 
 from paceline.bench.load.loads import Load, RecordedArrivals
 from paceline.bench.run.config import RunConfig, TraceFacts
@@ -15,6 +16,7 @@ from paceline.workloads import (
     SamplingSettings,
     TimeUnit,
     Trace,
+    TraceEntry,
     WorkloadError,
     add_system_prompt,
     load_prompt_records,
@@ -30,6 +32,31 @@ _MAX_SYNTHETIC_TOKENS = 20_000_000
 """Of all prompts of given lengths: about 80 MB of text."""
 
 
+class TracePrompts(Sequence[Prompt]):
+    """The prompts of a trace, each made when it is asked for: a trace of months has gigabytes."""
+
+    def __init__(
+        self, entries: Sequence[TraceEntry], filler: FillerText | None, system: str | None
+    ) -> None:
+        self._entries = entries
+        self._filler = filler
+        self._system = system
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @overload
+    def __getitem__(self, number: int) -> Prompt: ...
+    @overload
+    def __getitem__(self, number: slice) -> list[Prompt]: ...
+    def __getitem__(self, number: int | slice) -> Prompt | list[Prompt]:
+        if isinstance(number, slice):
+            return [self[n] for n in range(*number.indices(len(self)))]
+        number = range(len(self))[number]
+        prompt = self._entries[number].prompt(number, self._filler)
+        return prompt if self._system is None else add_system_prompt([prompt], self._system)[0]
+
+
 @dataclass(frozen=True, slots=True)
 class PhasePlan:
     """One phase of a run; a run without phases has one."""
@@ -38,7 +65,7 @@ class PhasePlan:
     workload: str
     """For people: the workload's name or the file's."""
     load: Load
-    prompts: tuple[Prompt, ...]
+    prompts: Sequence[Prompt]
     temperature: float
     max_tokens: int | None
     seed: int
@@ -49,6 +76,8 @@ class PhasePlan:
     """Whether each repeat sends every prompt once, and then ends."""
     num_left_out: int = 0
     """Records of the file that are not sent."""
+    offsets_s: tuple[float, ...] = ()
+    """When the prompts of a trace are due, (num_prompts,); empty without one."""
 
     @property
     def end_s(self) -> float | None:
@@ -106,8 +135,9 @@ def plan_run(
     if config.phases:
         return _plan_phases(config, system_prompt)
     num_left_out = 0
+    prompts: Sequence[Prompt]
     if trace is not None:
-        prompts = [entry.prompt(number, filler) for number, entry in enumerate(trace.entries)]
+        prompts = TracePrompts(trace.entries, filler, system_prompt)
         num_left_out = trace.num_left_out
     elif config.synthetic is not None:
         if filler is None:
@@ -125,7 +155,10 @@ def plan_run(
             name="measuring",
             workload=config.workload_label,
             load=config.load,
-            prompts=_with_system(prompts, system_prompt),
+            prompts=prompts if trace is not None else _with_system(prompts, system_prompt),
+            offsets_s=(
+                tuple(entry.due_s or 0.0 for entry in trace.entries) if trace is not None else ()
+            ),
             temperature=config.effective_temperature,
             max_tokens=config.max_tokens,
             seed=config.seed,

@@ -135,7 +135,7 @@ async def _run_phase(run: LoadRun, phase: PhasePlan, stretch: Stretch, repeat: i
         await run.closed_loop(stretch, load.concurrency)
         return
     if isinstance(load, RecordedArrivals):
-        offsets_s = [prompt.due_s or 0.0 for prompt in phase.prompts]
+        offsets_s = list(phase.offsets_s)
     else:
         num_sessions = len(phase.prompts) if phase.is_once else phase.num_requests
         schedule = schedule_arrivals(load, phase.seed + repeat, num_sessions, phase.duration_s)

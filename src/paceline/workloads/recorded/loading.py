@@ -41,7 +41,8 @@ def load_trace(
     if not speed > 0:
         raise ValueError(f"speed is {speed}; it must be above 0")
     records = [FieldReader(item, where) for where, item in expand_sessions(read_records(path))]
-    form = find_form({name for record in records for name in record.names})
+    headers = {record.names for record in records}
+    form = find_form({name for names in headers for name in names})
     rows = [read_row(record, form) for record in records]
     if not rows:
         raise WorkloadError(f"{path} holds no request; write one JSON object per line, or CSV")
@@ -53,19 +54,24 @@ def load_trace(
         raise WorkloadError(
             f"{path}: none of its {len(rows)} requests has both input and output tokens"
         )
-    entries = [
-        _scaled(row, scale, (unit or TimeUnit.MS).value, speed, block_tokens) for row in kept
-    ]
-    times = [entry.due_s for entry in entries if entry.due_s is not None]
+    due_s = [row.due_s(scale) for row in kept]
+    times = [moment for moment in due_s if moment is not None]
     first_s = min(times, default=0.0)
-    moved = [
-        e if e.due_s is None else dataclasses.replace(e, due_s=e.due_s - first_s) for e in entries
+    delay_scale = (unit or TimeUnit.MS).value
+    entries = [
+        dataclasses.replace(
+            row.entry,
+            due_s=None if moment is None else (moment - first_s) / speed,
+            think_s=None if (think_s := row.pause_s(delay_scale)) is None else think_s / speed,
+            block_tokens=row.entry.block_tokens or block_tokens,
+        )
+        for row, moment in zip(kept, due_s, strict=True)
     ]
     return Trace(
-        entries=tuple(_sessions(kept, moved, has_times=bool(times))),
+        entries=tuple(_sessions(kept, entries, has_times=bool(times))),
         form=None if form is None else form.name,
         time_unit=time_unit,
-        duration_s=(max(times, default=0.0) - first_s) * speed,
+        duration_s=max(times, default=0.0) - first_s,
         num_left_out=len(rows) - len(kept),
     )
 
@@ -106,19 +112,6 @@ def _time_scale(
     return unit.value, unit.label
 
 
-def _scaled(
-    row: TraceRow, scale: float, delay_scale: float, speed: float, block_tokens: int
-) -> TraceEntry:
-    due_s = row.moment_s if row.number is None else row.number * scale
-    think_s = row.entry.think_s if row.delay is None else row.delay * delay_scale
-    return dataclasses.replace(
-        row.entry,
-        due_s=None if due_s is None else due_s / speed,
-        think_s=None if think_s is None else think_s / speed,
-        block_tokens=row.entry.block_tokens or block_tokens,
-    )
-
-
 def _sessions(
     rows: Sequence[TraceRow], entries: Sequence[TraceEntry], *, has_times: bool
 ) -> Iterator[TraceEntry]:
@@ -137,5 +130,7 @@ def _sessions(
                 f"session {first_row.session!r} begins here without a time, but other sessions "
                 "have one; give every session's first request a time, or none"
             )
-        starts.append(dataclasses.replace(first, turns=tuple(entry for _, entry in later)))
+        if later:
+            first = dataclasses.replace(first, turns=tuple(entry for _, entry in later))
+        starts.append(first)
     yield from sorted(starts, key=lambda entry: entry.due_s or 0.0)

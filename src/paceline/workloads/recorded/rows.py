@@ -34,15 +34,25 @@ class TraceRow:
 
     fields: FieldReader
     entry: TraceEntry
-    """Without its time."""
+    """Without its time and its pause."""
     session: str | None
     time_name: str | None
     number: float | None
     """Its time as a number in the trace's unit; None for a date, or without a time."""
     moment_s: float | None
     """Its time as a date, or in a field that is in seconds."""
+    think_s: float | None
+    """From the end of the answer before."""
     delay: float | None
-    """From the end of the answer before, in milliseconds or in the unit that the user gave."""
+    """The same, in milliseconds or in the unit that the user gave."""
+
+    def due_s(self, scale: float) -> float | None:
+        """Its time, if one unit of the trace's numbers has `scale` seconds."""
+        return self.moment_s if self.number is None else self.number * scale
+
+    def pause_s(self, scale: float) -> float | None:
+        """From the end of the answer before, if one unit of `delay` has `scale` seconds."""
+        return self.think_s if self.delay is None else self.delay * scale
 
     @property
     def stated_unit(self) -> TimeUnit | None:
@@ -73,11 +83,12 @@ def read_row(fields: FieldReader, form: TraceForm | None) -> TraceRow:
         raise fields.error("think_s and delay exclude each other; give one of them")
     return TraceRow(
         fields=fields,
-        entry=dataclasses.replace(_read_entry(fields), think_s=think_s),
+        entry=_read_entry(fields),
         session=None if session is None else str(session),
         time_name=time_name,
         number=number,
         moment_s=moment_s,
+        think_s=think_s,
         delay=delay,
     )
 

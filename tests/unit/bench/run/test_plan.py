@@ -112,3 +112,17 @@ def test_settings_that_contradict_each_other_are_refused(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         RunConfig(**{"url": URL, "num_requests": 5, **settings})  # type: ignore[arg-type]
+
+
+def test_the_prompts_of_a_long_trace_are_made_when_they_are_sent(tmp_path: Path) -> None:
+    """A million tokens each: all at once would be gigabytes."""
+    trace = tmp_path / "trace.csv"
+    rows = "".join(f"{n},1000000,4\n" for n in range(5000))
+    trace.write_text("at_s,input_length,output_length\n" + rows)
+    config = RunConfig(url=URL, concurrency=None, trace_file=str(trace), num_warmup=2)
+    (phase,) = plan_run(config, load_run_trace(config), FillerText("text " * 9, 3.0))
+    assert (len(phase.prompts), phase.offsets_s[-1]) == (5000, 4999.0)
+    assert len(phase.prompts[-1].text or "") == 3_000_000
+    assert phase.prompts[4998:][1] == phase.prompts[4999]
+    with pytest.raises(IndexError):
+        phase.prompts[5000]
