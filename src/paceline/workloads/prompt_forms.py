@@ -18,14 +18,18 @@ empirically; a tokenizer is not at hand."""
 _ROLES = {
     "human": "user",
     "user": "user",
+    "tool": "user",
+    "observation": "user",
     "gpt": "assistant",
     "chatgpt": "assistant",
     "bing": "assistant",
     "bard": "assistant",
     "assistant": "assistant",
+    "function_call": "assistant",
     "system": "system",
 }
-"""Who speaks, in ShareGPT's files, and the role of the OpenAI API."""
+"""Who speaks, in ShareGPT's files and those of agents in its form, and the role of the OpenAI API.
+The result of a tool is what the model reads next, as a message of the user is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,11 @@ def read_any_prompt(item: object, where: str, default_task: str) -> Prompt | Non
         form = next((form for form in FORMS if form.is_of(item)), None)
         if form is not None:
             return form.read(FieldReader(item, where), default_task)
+        if item and not {"messages", "prompt"} & item.keys():
+            raise FieldReader(item, where).error(
+                f"it has {', '.join(map(str, item))}; give messages or prompt, or the fields of a "
+                f"public form ({'; '.join(form.name for form in FORMS)})"
+            )
     return parse_prompt(item, where, default_task)
 
 

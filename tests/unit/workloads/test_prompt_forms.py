@@ -52,6 +52,7 @@ def test_sharegpt_conversations_are_sessions_with_limits_from_the_answers(tmp_pa
             (user("a"),),
         ),
         ({"conversation": [{"role": "USER", "content": "a"}], "model": "m"}, (user("a"),)),
+        (said(("function_call", "x"), ("observation", "a"), ("gpt", "b")), (user("a"),)),
     ],
 )
 def test_what_real_files_of_sharegpt_hold_is_read(
@@ -123,6 +124,10 @@ def test_other_public_forms_are_read(tmp_path: Path, item: dict[str, Any], promp
 @pytest.mark.parametrize(
     ("item", "message"),
     [
+        (
+            {"question": "a", "answer": "b"},
+            "it has question, answer; give messages or prompt, or the fields of a public form",
+        ),
         ({"conversations": "a"}, "item 1: conversations is str; it must be a list of messages"),
         (said(("human", "a"), ("robot", "b")), "message 2: it is from 'robot'; it must be from"),
         ({"conversations": [{"from": "human", "value": 3}]}, "message 1: value is int"),

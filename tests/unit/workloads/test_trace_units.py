@@ -35,6 +35,8 @@ def dues(trace: Trace) -> list[float | None]:
     ("rows", "form", "unit"),
     [
         (at([27_000, 28_500, 30_000], BLOCKS), "Mooncake", "ms"),
+        # Blocks of 64 tokens: another size, but of no other form.
+        (at([7, 1507, 3007], {**BLOCKS, "input_length": 100}), "Mooncake", "ms"),
         (at([27.0, 28.5, 30.0], {**LENGTHS, **BAILIAN}), "Qwen-Bailian", "s"),
         (
             at([27, 28.5, 30], {"Request tokens": 9, "Response tokens": 2}, "Timestamp"),

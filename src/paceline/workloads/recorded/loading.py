@@ -16,6 +16,7 @@ from paceline.workloads.record_files import read_records
 from paceline.workloads.recorded.agents import expand_sessions
 from paceline.workloads.recorded.entries import Trace, TraceEntry
 from paceline.workloads.recorded.forms import (
+    FORMS,
     MOONCAKE_BLOCK_TOKENS,
     TimeUnit,
     TraceForm,
@@ -77,7 +78,7 @@ def load_trace(
 
 
 def _block_tokens(rows: Sequence[TraceRow], form: TraceForm | None) -> tuple[int, TraceForm | None]:
-    """Tokens per block, and the form, if the blocks do not speak against it."""
+    """Tokens per block, and the form, unless the blocks are those of another form."""
     stated = MOONCAKE_BLOCK_TOKENS if form is None else form.block_tokens
     counts = [
         (row.entry.input_tokens, len(row.entry.block_ids))
@@ -87,7 +88,8 @@ def _block_tokens(rows: Sequence[TraceRow], form: TraceForm | None) -> tuple[int
     found = fitting_block_tokens(counts, stated)
     if found is None or found == stated:
         return stated, form
-    return found, None if form is not None and form.block_tokens != found else form
+    is_of_another = form is not None and found in {other.block_tokens for other in FORMS}
+    return found, None if is_of_another else form
 
 
 def _time_scale(
