@@ -29,6 +29,8 @@ class SamplingSettings:
     id_prefix: str = ""
     """Begins the request ids (header x-request-id), by which a server's log finds a request.
     Without it no id is sent."""
+    allows_ignore_eos: bool = True
+    """Whether the server takes the field; without it an answer may end before its length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +123,8 @@ def build_spec(
     max_tokens = sampling.max_tokens if sampling.max_tokens is not None else prompt.max_tokens
     if max_tokens is not None:
         body["max_tokens"] = max_tokens
-    if prompt.ignore_eos:
+    ignores_eos = prompt.ignore_eos and sampling.allows_ignore_eos
+    if ignores_eos:
         body["ignore_eos"] = True
     if prompt.messages is not None:
         path = "/v1/chat/completions"
@@ -141,5 +144,5 @@ def build_spec(
         due_s=prompt.due_s,
         next_turn=NextTurn(prompt, sampling, index, turn + 1) if prompt.turns else None,
         asked_input_tokens=prompt.input_tokens,
-        asked_output_tokens=max_tokens if prompt.ignore_eos else None,
+        asked_output_tokens=max_tokens if ignores_eos else None,
     )

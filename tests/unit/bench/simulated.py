@@ -38,6 +38,7 @@ class SimulatedServer:
     drafted: int = 0
     has_metrics: bool = True
     owned_by: str = "vllm"
+    takes_ignore_eos: bool = True
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
     """A first request has arrived."""
     _enough: asyncio.Event = field(default_factory=asyncio.Event)
@@ -92,6 +93,8 @@ class SimulatedServer:
         self, request: web.Request, body: dict[str, Any], script: dict[str, Any]
     ) -> web.StreamResponse:
         fail = script.get("fail")
+        if body.get("ignore_eos") and not self.takes_ignore_eos:
+            return web.json_response({"error": {"message": "'ignore_eos' is odd"}}, status=400)
         if fail == "status":
             error = {"error": {"message": "no such thing", "code": 400}}
             return web.json_response(error, status=400)

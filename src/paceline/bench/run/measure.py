@@ -35,6 +35,11 @@ from paceline.workloads import (
 _PROBE_CHARS = 2000
 """Long enough to measure characters per token within 1 %, short enough for any context."""
 
+_IGNORE_EOS_REFUSED = (
+    "the server refuses ignore_eos, so that answers end where the model ends them, at the asked "
+    "length at most. A Paceline takes it with server.granted_fields: [ignore_eos]"
+)
+
 
 async def measure(
     config: RunConfig,
@@ -74,14 +79,21 @@ async def measure(
             environment, vllm_server=await fetch_version(session, server)
         )
         needs_filler = config.synthetic or (trace is not None and trace.needs_filler)
-        filler = await _measure_filler(client, model) if needs_filler else None
+        filler, allows_ignore_eos = (
+            await _measure_filler(client, model) if needs_filler else (None, True)
+        )
         phases = plan_run(config, trace, filler)
         run_id = secrets.token_hex(3)
         samplings = [
-            phase.sampling(config, model, f"bench-{run_id}-{number}-")
+            dataclasses.replace(
+                phase.sampling(config, model, f"bench-{run_id}-{number}-"),
+                allows_ignore_eos=allows_ignore_eos,
+            )
             for number, phase in enumerate(phases)
         ]
         warnings = await _warm_up(config, client, phases[0], samplings[0], progress, stop)
+        if not allows_ignore_eos:
+            warnings.append(RunWarning("ignore_eos", _IGNORE_EOS_REFUSED))
         first_reading = await find_counters(session, server, admin, api_key)
 
         async def read_counters() -> CounterReading | None:
@@ -104,19 +116,23 @@ async def measure(
     return assemble_result(config, environment, phases, outcomes, warnings)
 
 
-async def _measure_filler(client: StreamingClient, model: str) -> FillerText:
+async def _measure_filler(client: StreamingClient, model: str) -> tuple[FillerText, bool]:
     """The text for requests of which only lengths are known, after one request that counts its
-    tokens."""
+    tokens; and whether the server takes `ignore_eos`, by which answers have their lengths."""
     sampling = SamplingSettings(model, 0.0, None, 1, 0, {})
     text = probe_text(_PROBE_CHARS)
-    spec = build_spec(Prompt("probe", None, text, 1), sampling, 0)
-    record = await client.send(spec, 0.0, time.perf_counter())
+    prompt = Prompt("probe", None, text, 1, ignore_eos=True)
+    record = await client.send(build_spec(prompt, sampling, 0), 0.0, time.perf_counter())
+    allows_ignore_eos = "ignore_eos" not in (record.error or "")
+    if not allows_ignore_eos:
+        prompt = dataclasses.replace(prompt, ignore_eos=False)
+        record = await client.send(build_spec(prompt, sampling, 0), 0.0, time.perf_counter())
     if not record.prompt_tokens:
         raise BenchError(
             "cannot measure how many characters of text make one token, which a trace of lengths "
             f"needs: {record.error or 'the server reports no usage'}"
         )
-    return FillerText(heldout_text(), len(text) / record.prompt_tokens)
+    return FillerText(heldout_text(), len(text) / record.prompt_tokens), allows_ignore_eos
 
 
 async def _warm_up(

@@ -42,6 +42,22 @@ def test_prompts_and_answers_have_the_given_lengths(
     assert "synthetic, 300 tokens in and 20 out, each within 10 %" in result.output
 
 
+def test_a_server_that_refuses_ignore_eos_is_measured_without_it(
+    threaded_server: SimulatedServer, tmp_path: Path
+) -> None:
+    """As a Paceline does unless it is granted: answers may be shorter, and a warning says so."""
+    threaded_server.takes_ignore_eos = False
+    report = tmp_path / "report.json"
+    words = ("--input-len", "40", "--output-len", "20", "--num-requests", "2")
+    result = invoke(threaded_server.url, *words, "--json", str(report))
+    assert result.exit_code == 0, result.output
+    assert all("ignore_eos" not in body for body in threaded_server.bodies[1:])
+    assert [body["max_tokens"] for body in threaded_server.bodies[2:]] == [20, 20]
+    identities = [warning["id"] for warning in json.loads(report.read_text())["warnings"]]
+    assert "ignore_eos" in identities
+    assert "lengths" not in identities
+
+
 def test_a_rate_has_as_many_different_prompts_as_it_needs(
     threaded_server: SimulatedServer,
 ) -> None:
