@@ -62,8 +62,20 @@ def load_prompt_file(path: Path) -> list[Prompt]:
 
 
 def load_placed_prompts(path: Path) -> list[tuple[str, Prompt]]:
-    """As `load_prompt_file`, each after its place: the file and the number of its line."""
-    return [(record.where, record.prompt) for record in load_prompt_records(path).records]
+    """As `load_prompt_file`, each after its place: the file and the number of its line.
+
+    For callers that read texts and messages alone: a prompt with tools is refused, because they
+    are part of what a model reads.
+    """
+    records = load_prompt_records(path).records
+    for record in records:
+        if record.prompt.fields:
+            name = next(iter(record.prompt.fields))
+            raise WorkloadError(
+                f"{record.where}: {name} is not used here, and the prompt is another one without "
+                "it; leave the line out, or take the field away"
+            )
+    return [(record.where, record.prompt) for record in records]
 
 
 def digest_of_file(path: Path) -> str:

@@ -176,6 +176,8 @@ def _load_text(result: RunResult) -> str:
     why = f" ({config.workload_reason}; --workload gives another)" if config.workload_reason else ""
     if config.trace is not None:
         why = f" ({_trace_text(config.trace)})"
+        if config.trace_speed != 1.0:
+            why += f" at {config.trace_speed:g} times its speed"
     return (
         f"{config.workload_label}{why} at temperature {config.effective_temperature:g}, "
         f"{describe_load(config.load)}, seed {config.seed}"

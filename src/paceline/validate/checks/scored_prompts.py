@@ -38,7 +38,7 @@ def read_scored_prompts(file: Path) -> tuple[ScoredPrompt, ...]:
 
 
 def _scored(prompt: Prompt, reference: str) -> ScoredPrompt:
-    limit = {"max_tokens": prompt.max_tokens or _MAX_TOKENS}
+    limit = {"max_tokens": prompt.max_tokens or _MAX_TOKENS, **prompt.fields}
     conversation = conversation_of(prompt)
     if prompt.messages is None:
         return ScoredPrompt(conversation, COMPLETIONS, {"prompt": prompt.text, **limit}, reference)

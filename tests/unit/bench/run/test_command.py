@@ -313,6 +313,7 @@ def test_a_trace_is_replayed_at_its_times(threaded_server: SimulatedServer, tmp_
     validate(document)
     assert set(document["summary"]["by_task"]) == {"t0", "t1", "t2", "t3"}
     assert "by task" in result.output
+    assert "times in ms) at 2 times its speed" in " ".join(result.output.split())
 
 
 def test_sessions_grow_by_the_answers(threaded_server: SimulatedServer, tmp_path: Path) -> None:
