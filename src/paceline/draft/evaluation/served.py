@@ -105,6 +105,11 @@ def check_report(
     if not num_drafts or not per_position:
         reason = note or "no accepted tokens by position"
         raise DraftError(f"the report has no speculation counters to compare with: {reason}")
+    if any(warning.get("id") == "other_traffic" for warning in document.get("warnings") or ()):
+        raise DraftError(
+            "the counters of the report include other clients, so that its acceptance is not that "
+            "of its prompts; measure again while nothing else uses the server"
+        )
     served_length = num_drafted / num_drafts
     if abs(served_length - max_draft_length) > _LENGTH_TOLERANCE * max_draft_length:
         raise DraftError(
