@@ -49,7 +49,7 @@ def test_a_weka_session_keeps_its_blocks_and_the_time_of_its_tools(tmp_path: Pat
         call(9.0, 210, [1, 2, 3], think_time=0.5),
     )
     trace = load(tmp_path, weka("a", *requests), weka("b", requests[0]))
-    assert not trace.has_times
+    assert (trace.has_times, trace.form) == (False, "Weka")
     first, second = trace.entries
     assert calls(first) == [(130, 9, None), (200, 9, 2.0), (210, 9, 0.5)]
     assert {entry.block_tokens for entry in (first, *first.turns)} == {64}
@@ -101,6 +101,7 @@ def test_copilot_sessions_begin_at_their_dates_and_share_what_was_cached(tmp_pat
     )
     later, first = sorted(trace.entries, key=lambda entry: -(entry.due_s or 0))
     assert (first.due_s, later.due_s, trace.time_unit) == (0.0, 5.0, "date")
+    assert trace.form == "GitHub Copilot"
     assert calls(later) == [(192, 5, None), (256, 5, 1.5), (64, 5, 0.0)]
     blocks = [entry.block_ids for entry in (later, *later.turns)]
     assert [len(ids) for ids in blocks] == [3, 4, 1]

@@ -21,6 +21,9 @@ BLOCK_TOKENS = 64
 _MAX_BLOCKS_PER_SESSION = 2**32
 """Between the ids of two sessions, because a trace numbers the blocks of each from the start."""
 
+FORM_FIELD = "form of the trace"
+"""Field of a row with the name of the trace that it is of."""
+
 Placed = tuple[str, object]
 
 
@@ -65,7 +68,7 @@ def expand_sessions(records: Iterable[Placed]) -> Iterator[Placed]:
     for session, fields in rounds.items():
         calls = [call for one in fields if (call := _tracelab_call(one)) is not None]
         calls.sort(key=lambda call: call.start_s or 0.0)
-        yield from _rows(session, calls, BLOCK_TOKENS, next(numbers))
+        yield from _rows("TraceLab", session, calls, BLOCK_TOKENS, next(numbers))
 
 
 def _weka_rows(fields: FieldReader, numbers: Iterator[int]) -> Iterator[Placed]:
@@ -84,8 +87,8 @@ def _weka_rows(fields: FieldReader, numbers: Iterator[int]) -> Iterator[Placed]:
             _weka_call(FieldReader(one, f"{request.where}, request {n}"), number)
             for n, one in enumerate(inner, start=1)
         ]
-        yield from _rows(f"{session}/{position}", calls, block_tokens, number)
-    yield from _rows(session, own, block_tokens, number)
+        yield from _rows("Weka", f"{session}/{position}", calls, block_tokens, number)
+    yield from _rows("Weka", session, own, block_tokens, number)
 
 
 def _weka_call(fields: FieldReader, number: int) -> _Call:
@@ -122,7 +125,8 @@ def _copilot_rows(fields: FieldReader, number: int) -> Iterator[Placed]:
                     at=at,
                 )
             )
-    yield from _rows(str(fields.raw("session_id")), calls, BLOCK_TOKENS, number)
+    session = str(fields.raw("session_id"))
+    yield from _rows("GitHub Copilot", session, calls, BLOCK_TOKENS, number)
 
 
 def _holds_calls(turns: object) -> bool:
@@ -164,7 +168,9 @@ def _tracelab_call(fields: FieldReader) -> _Call | None:
     )
 
 
-def _rows(session: str, calls: Sequence[_Call], block_tokens: int, number: int) -> Iterator[Placed]:
+def _rows(
+    form: str, session: str, calls: Sequence[_Call], block_tokens: int, number: int
+) -> Iterator[Placed]:
     """The calls of one session; the first has the time of the session, if there is one."""
     fresh = itertools.count(number * _MAX_BLOCKS_PER_SESSION)
     ids: tuple[int, ...] = ()
@@ -177,6 +183,7 @@ def _rows(session: str, calls: Sequence[_Call], block_tokens: int, number: int) 
             "output_length": call.output_tokens,
             "hash_ids": list(ids),
             "block_size": block_tokens,
+            FORM_FIELD: form,
         }
         if position == 0:
             if call.at is not None:

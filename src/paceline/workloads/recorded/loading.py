@@ -13,7 +13,7 @@ from pathlib import Path
 
 from paceline.workloads.fields import FieldReader, WorkloadError
 from paceline.workloads.record_files import read_records
-from paceline.workloads.recorded.agents import expand_sessions
+from paceline.workloads.recorded.agents import FORM_FIELD, expand_sessions
 from paceline.workloads.recorded.entries import Trace, TraceEntry
 from paceline.workloads.recorded.forms import (
     FORMS,
@@ -44,6 +44,7 @@ def load_trace(
     records = [FieldReader(item, where) for where, item in expand_sessions(read_records(path))]
     headers = {record.names for record in records}
     form = find_form({name for names in headers for name in names})
+    agents = next((str(r.raw(FORM_FIELD)) for r in records if FORM_FIELD in r), None)
     rows = [read_row(record, form) for record in records]
     if not rows:
         raise WorkloadError(f"{path} holds no request; write one JSON object per line, or CSV")
@@ -70,7 +71,7 @@ def load_trace(
     ]
     return Trace(
         entries=tuple(_sessions(kept, entries, has_times=bool(times))),
-        form=None if form is None else form.name,
+        form=agents or (None if form is None else form.name),
         time_unit=time_unit,
         duration_s=max(times, default=0.0) - first_s,
         num_left_out=len(rows) - len(kept),
