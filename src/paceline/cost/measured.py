@@ -42,7 +42,7 @@ class Measurement:
 def read_measurement(path: Path) -> Measurement:
     """The run in this file; MeasurementUnusable if there is none."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError) as error:
         raise MeasurementUnusable(f"{path} is not readable JSON: {error}") from error
     try:

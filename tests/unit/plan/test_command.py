@@ -143,6 +143,12 @@ def test_weights_that_are_stored_quantized_are_not_converted(tmp_path: Path) -> 
     assert "paceline quantize" not in (tmp_path / "paceline.yaml").read_text()
 
 
+def test_a_config_that_an_editor_marked_is_read(tmp_path: Path) -> None:
+    config = (target_path() / "config.json").read_text()
+    (tmp_path / "config.json").write_text(config, encoding="utf-8-sig")
+    assert run_plan(str(tmp_path), "--gpu", "l40s").exit_code == 0
+
+
 @pytest.mark.parametrize("gpu", ["h100", "cpu"])
 def test_the_format_of_the_kv_cache_is_written(gpu: str, tmp_path: Path) -> None:
     arguments = ("Qwen/Qwen2.5-0.5B", "--gpu", gpu, "--kv-cache-dtype", "fp8")

@@ -167,7 +167,7 @@ def load_catalogue(override: Path | None = None) -> Catalogue:
     )
     if override is not None:
         try:
-            document = load_json(override.read_text(encoding="utf-8"))
+            document = load_json(override.read_text(encoding="utf-8-sig"))
             catalogue.override(document, override)
         except KeyError as missing:
             raise PlanError(

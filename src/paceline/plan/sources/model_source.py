@@ -87,7 +87,7 @@ def _read_config(file: Path) -> Mapping[str, Any]:
             "config.json, or a name of the table"
         )
     try:
-        config = json.loads(file.read_text(encoding="utf-8"))
+        config = json.loads(file.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError) as error:
         raise PlanError(f"{file} is no JSON file: {error}") from None
     if not isinstance(config, dict):
