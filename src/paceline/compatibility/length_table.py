@@ -17,7 +17,8 @@ graphs.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
 
 NamedLengths = list[list[int]]
 """A value of `num_speculative_tokens_per_batch_size`: [first batch size, last, draft length]."""
@@ -55,6 +56,19 @@ def render_length_table(
             return None
         falling = [*falling[: max_num_seqs - 1], falling[-1]]
     return [[size, size, length] for size, length in enumerate(falling, start=1)]
+
+
+def takes_length_table(speculative_config: Mapping[str, Any]) -> bool:
+    """Return whether Model Runner V2 runs this drafter on GPUs, and so reads a table.
+
+    vLLM 0.32 runs Model Runner V1 for suffix decoding, for a draft model of another vocabulary and
+    for drafts in one pass.
+    """
+    return (
+        speculative_config["method"] != "suffix"
+        and not speculative_config.get("use_heterogeneous_vocab")
+        and not speculative_config.get("parallel_drafting")
+    )
 
 
 def is_length_table(table: Sequence[Sequence[int]]) -> bool:
