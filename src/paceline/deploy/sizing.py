@@ -14,16 +14,23 @@ from paceline.capacity.cost import monthly_usd, usd_per_million_tokens
 from paceline.capacity.hardware import Hardware
 from paceline.deploy.other_servers import TRTLLM_SETTINGS, triton_engine, trtllm_args
 from paceline.deploy.values import DeployError, Pool, ServerName
+from paceline.plan.decisions.candidate import Candidate, Demand, plan_candidate
 from paceline.plan.decisions.fleet import Bill
 from paceline.plan.decisions.limits import LimitSettings, engine_limits
-from paceline.plan.decisions.planner import Demand, Plan, make_plan
 from paceline.plan.decisions.rental import Rental, rent
 from paceline.plan.output.launch_files import render_paceline_yaml, vllm_args
 from paceline.plan.sources.catalogue import Catalogue
 from paceline.plan.sources.drafters import choose_drafter
 from paceline.plan.sources.model_source import find_model
 from paceline.plan.sources.this_machine import Machine
-from paceline.plan.values import EngineLimits, HardwareEntry, Load, PlannedModel, Slo
+from paceline.plan.values import (
+    EngineLimits,
+    HardwareEntry,
+    Load,
+    Placement,
+    PlannedModel,
+    Slo,
+)
 
 _TENSOR_PARALLEL = "--tensor-parallel-size"
 _MODEL_FOLDER = "/models"
@@ -70,7 +77,7 @@ def size_pool(
             "spread a replica with --nodes-per-replica"
         )
     demand = _demand(request, catalogue, entry)
-    plan = make_plan(demand, entry, size, size)
+    plan = plan_candidate(demand, entry, Placement(entry.hardware, size, size))
     if plan.point is None:
         raise DeployError(
             f"{request.model} does not fit on {size} x {entry.hardware.name}: set "
@@ -175,7 +182,7 @@ def _demand(request: PoolRequest, catalogue: Catalogue, entry: HardwareEntry) ->
     )
 
 
-def _at_pod_paths(plan: Plan, on_claim: bool) -> Plan:
+def _at_pod_paths(plan: Candidate, on_claim: bool) -> Candidate:
     """The plan with the models as the pods name them. Raises `DeployError`."""
     demand = plan.demand
     model, drafter = _named(demand.model, on_claim), demand.drafter
@@ -198,7 +205,7 @@ def _named(model: PlannedModel, on_claim: bool) -> PlannedModel:
     return model
 
 
-def _args(plan: Plan, request: PoolRequest) -> tuple[str, ...]:
+def _args(plan: Candidate, request: PoolRequest) -> tuple[str, ...]:
     """Arguments after the model. The planner counts all GPUs of a replica as tensor-parallel."""
     if request.server == "triton":
         return ()
@@ -209,7 +216,7 @@ def _args(plan: Plan, request: PoolRequest) -> tuple[str, ...]:
     return tuple(args)
 
 
-def _engine_settings(plan: Plan, request: PoolRequest) -> Mapping[str, Any]:
+def _engine_settings(plan: Candidate, request: PoolRequest) -> Mapping[str, Any]:
     if request.server == "trtllm":
         return TRTLLM_SETTINGS
     if request.server == "triton":

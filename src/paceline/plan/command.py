@@ -24,15 +24,21 @@ from paceline.output_files import write_files
 from paceline.plan.command_group import ModelOrSubcommand
 from paceline.plan.decisions.acceptance_bills import acceptance_bills
 from paceline.plan.decisions.advice import advise
+from paceline.plan.decisions.candidate import Demand, step_times
 from paceline.plan.decisions.fleet import Bill
 from paceline.plan.decisions.limits import LimitSettings, engine_limits
-from paceline.plan.decisions.planner import Demand, Plan, choose_hardware, make_plan, step_times
+from paceline.plan.decisions.planner import (
+    Plan,
+    choose_hardware,
+    explain_choice,
+    make_plan,
+)
 from paceline.plan.options import plan_options
 from paceline.plan.output.document import plan_document
 from paceline.plan.output.launch_files import render_paceline_yaml, render_vllm_command
 from paceline.plan.output.report import render_report
 from paceline.plan.sources.catalogue import Catalogue, load_catalogue
-from paceline.plan.sources.drafters import choose_drafter, no_drafter
+from paceline.plan.sources.drafters import choose_drafter
 from paceline.plan.sources.engine_costs import find_costs
 from paceline.plan.sources.model_source import find_model
 from paceline.plan.sources.this_machine import Machine, read_machine
@@ -44,6 +50,7 @@ from paceline.plan.values import (
     PlanError,
     PlannedModel,
     Slo,
+    no_drafter,
 )
 from paceline.stored_costs import costs_folder, cpu_name, read_all
 
@@ -131,7 +138,7 @@ def _plan(model_name: str, options: dict[str, Any]) -> tuple[Plan, dict[str, Pla
         elif entry.hardware.is_cpu:
             demand, entry = _with_measured_steps(demand, entry)
         plan = _plan_on(demand, entry, options["num_gpus"], options["tensor_parallel"])
-    return plan, dict(_alternatives(plan))
+    return explain_choice(plan), dict(_alternatives(plan))
 
 
 def _calibrated(demand: Demand, entry: HardwareEntry, options: dict[str, Any]) -> HardwareEntry:
@@ -246,7 +253,9 @@ def _alternatives(plan: Plan) -> Iterator[tuple[str, Plan]]:
         if scheme in ("none", "gptq"):
             continue  # GPTQ has the same sizes as AWQ.
         weights = named_format(scheme, model.weight_format.dtype)
-        demand = replace(plan.demand, model=replace(model, weight_format=weights), costs=None)
+        converted = replace(model, weight_format=weights)
+        proposed = plan.choice.proposed
+        demand = replace(plan.demand, model=converted, drafter=proposed, costs=None)
         yield (
             scheme,
             make_plan(demand, plan.entry, plan.placement.num_gpus, plan.placement.tensor_parallel),
