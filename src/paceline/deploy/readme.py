@@ -79,7 +79,32 @@ def _figures(figures: Mapping[str, Any]) -> str:
             f"({cost['price_source']})."
         )
     note = "Planned, not measured: `paceline plan` computes these figures from data sheets."
-    return "\n".join(lines) + f"\n\n{bill} {note}"
+    drafts = "".join(f"\n\n{_drafts(pool)}" for pool in figures["pools"] if pool["drafts"])
+    return "\n".join(lines) + f"\n\n{bill} {note}{drafts}"
+
+
+def _drafts(pool: Mapping[str, Any]) -> str:
+    """What the drafter of a pool costs, and when it pays."""
+    note = pool["drafts"]
+    known = note["acceptance"]
+    counted = (
+        "Its acceptance on your traffic is unknown, so the figures above count no gain from drafts."
+        if known is None
+        else f"The figures above count an acceptance of {known:g}."
+    )
+    return (
+        f"The pool {pool['name']} drafts with {note['name']}. {counted} Without it a replica holds "
+        f"{note['slots_without']} requests and gives {note['output_tokens_per_s_without']:,.0f} "
+        f"tokens/s. It pays {_from(note['break_even_alone'])} with one request at a time, and "
+        f"{_from(note['break_even'])} with every slot in use. Measure the acceptance with "
+        "`paceline bench run`; where it is lower, render with `--draft none`."
+    )
+
+
+def _from(break_even: float | None) -> str:
+    if break_even is None:
+        return "at no acceptance"
+    return f"from an acceptance of {break_even:.2f}"
 
 
 def _needs(deployment: Deployment) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,8 @@ from paceline.capacity.cost import monthly_usd, usd_per_million_tokens
 from paceline.capacity.hardware import Hardware
 from paceline.deploy.other_servers import TRTLLM_SETTINGS, triton_engine, trtllm_args
 from paceline.deploy.values import DeployError, Pool, ServerName
-from paceline.plan.decisions.candidate import Candidate, Demand, plan_candidate
+from paceline.plan.decisions.candidate import Candidate, Demand, plan_candidate, with_drafter
+from paceline.plan.decisions.choice import DrafterChoice, with_break_even
 from paceline.plan.decisions.fleet import Bill
 from paceline.plan.decisions.limits import LimitSettings, engine_limits
 from paceline.plan.decisions.rental import Rental, rent
@@ -30,6 +31,7 @@ from paceline.plan.values import (
     Placement,
     PlannedModel,
     Slo,
+    no_drafter,
 )
 
 _TENSOR_PARALLEL = "--tensor-parallel-size"
@@ -61,6 +63,23 @@ class SizedPool:
     pool: Pool
     output_tokens_per_s: float
     """Of one replica with its slots in use."""
+    drafts: DraftNote | None = None
+    """None without a drafter."""
+
+
+@dataclass(frozen=True, slots=True)
+class DraftNote:
+    """What a pool's drafter costs, and from which acceptance it pays."""
+
+    name: str
+    slots_without: int
+    output_tokens_per_s_without: float
+    acceptance: float | None
+    """None: unknown, so the pool's rate counts no gain."""
+    break_even: float | None
+    """None: at no acceptance, with every slot in use."""
+    break_even_alone: float | None
+    """The same with one request at a time."""
 
 
 def size_pool(
@@ -77,7 +96,8 @@ def size_pool(
             "spread a replica with --nodes-per-replica"
         )
     demand = _demand(request, catalogue, entry)
-    plan = plan_candidate(demand, entry, Placement(entry.hardware, size, size))
+    placement = Placement(entry.hardware, size, size)
+    plan = plan_candidate(demand, entry, placement)
     if plan.point is None:
         raise DeployError(
             f"{request.model} does not fit on {size} x {entry.hardware.name}: set "
@@ -102,6 +122,25 @@ def size_pool(
             image=request.image,
         ),
         output_tokens_per_s=plan.point.output_tokens_per_s,
+        drafts=_draft_note(demand, entry, placement),
+    )
+
+
+def _draft_note(demand: Demand, entry: HardwareEntry, placement: Placement) -> DraftNote | None:
+    if demand.drafter.kind == "none":
+        return None
+    without = plan_candidate(with_drafter(demand, no_drafter()), entry, placement)
+    choice = with_break_even(DrafterChoice(demand.drafter, without, None))
+    if without.point is None:
+        return None
+    known = demand.drafter.acceptance
+    return DraftNote(
+        name=demand.drafter.label,
+        slots_without=without.point.num_requests,
+        output_tokens_per_s_without=without.point.output_tokens_per_s,
+        acceptance=None if known is None else known.expected.per_token,
+        break_even=choice.break_even,
+        break_even_alone=choice.break_even_alone,
     )
 
 
@@ -127,6 +166,7 @@ def figures(entry: HardwareEntry, sized: tuple[SizedPool, ...]) -> dict[str, Any
                 "max_replicas": one.pool.max_replicas,
                 "slots_per_replica": one.pool.slots,
                 "output_tokens_per_s_per_replica": round(one.output_tokens_per_s, 1),
+                "drafts": None if one.drafts is None else _note(one.drafts),
             }
             for one in sized
         ],
@@ -136,6 +176,15 @@ def figures(entry: HardwareEntry, sized: tuple[SizedPool, ...]) -> dict[str, Any
             "usd_per_million_output_tokens_at_full_load": _rounded(per_million),
             "price_source": least[0].offer.source if least else entry.price_source,
         },
+    }
+
+
+def _note(drafts: DraftNote) -> dict[str, Any]:
+    rate = round(drafts.output_tokens_per_s_without, 1)
+    return asdict(drafts) | {
+        "output_tokens_per_s_without": rate,
+        "break_even": _rounded(drafts.break_even),
+        "break_even_alone": _rounded(drafts.break_even_alone),
     }
 
 
