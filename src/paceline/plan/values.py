@@ -40,12 +40,14 @@ class PlannedModel:
     """Of the tensors in the folder's safetensors files; None where there are none."""
     converted_to: str | None = None
     """The scheme that the stored weights have to be converted to first; None for as stored."""
+    vllm_quantization: str | None = None
+    """Value of --quantization, without which vLLM does not find the stored format; None: none."""
 
     @property
     def folder_or_name(self) -> str:
         """What a server loads of the stored weights: a folder, never the config.json in it."""
         path = Path(self.name)
-        return str(path.parent) if path.name == "config.json" else self.name
+        return str(path.parent) if path.suffix == ".json" else self.name
 
     @property
     def served_name(self) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from paceline.capacity.model.hf_config import read_model_config
-from paceline.capacity.model.weight_format import read_weight_format
+from paceline.capacity.model.quantized_config import read_weight_format
 from paceline.compatibility.draft_pairs import draft_pairs
 from paceline.plan.sources.catalogue import load_catalogue
 from paceline.plan.sources.this_machine import Machine

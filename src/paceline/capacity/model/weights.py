@@ -123,10 +123,11 @@ def _bytes(matrix: Matrix, weight_format: WeightFormat) -> int:
     bias = matrix.outputs * weight_format.dtype_bytes if matrix.has_bias else 0
     if not matrix.is_quantizable or not weight_format.is_quantized:
         return (plain + bias) * matrix.copies * matrix.num_layers
-    quantized = weight_format.matrix_bytes(matrix.inputs, matrix.outputs, matrix.parts)
     layers = range(matrix.first_layer, matrix.first_layer + matrix.num_layers)
-    kept = sum(weight_format.ignores(matrix.module.format(layer=layer)) for layer in layers)
-    total = kept * plain + (len(layers) - kept) * quantized + len(layers) * bias
+    total = len(layers) * bias
+    for layer in layers:
+        own = weight_format.of_module(matrix.module.format(layer=layer))
+        total += own.matrix_bytes(matrix.inputs, matrix.outputs, matrix.parts)
     return total * matrix.copies
 
 

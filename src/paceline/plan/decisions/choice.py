@@ -2,8 +2,9 @@
 
 A candidate wins by its own figures, the memory that a draft model takes from the KV cache included,
 and always within the SLO: with a stated number of requests a day by the smaller bill and the fewer
-GPUs, then by the more output tokens per second. Of equal ones the one without drafts wins. A drafter
-of unknown acceptance is no candidate; what it would have to reach is its break-even acceptance.
+GPUs, then by the more output tokens per second. Of equal ones the one without drafts wins. A
+drafter of unknown acceptance is no candidate; what it would have to reach is its break-even
+acceptance.
 """
 
 from __future__ import annotations

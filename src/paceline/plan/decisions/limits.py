@@ -53,7 +53,7 @@ def engine_limits(
         max_model_len=max_model_len,
         max_num_seqs=settings.max_num_seqs or num_seqs,
         max_batched_tokens=settings.max_batched_tokens or batched_tokens,
-        kv_dtype=settings.kv_dtype or model.weight_format.dtype,
+        kv_dtype=settings.kv_dtype or model.weight_format.kv_dtype or model.weight_format.dtype,
         max_draft_length=settings.max_draft_length,
         is_max_model_len_given=settings.max_model_len is not None,
         draft_lengths=_draft_lengths(settings.max_draft_length, hardware),

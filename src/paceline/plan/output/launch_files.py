@@ -45,8 +45,9 @@ def render_paceline_yaml(plan: Candidate) -> str:
         engine["kv_cache_dtype"] = "fp8"
     if plan.entry.hardware.is_cpu:
         engine["kv_cache_bytes"] = plan.memory.kv_cache_bytes
-    else:
-        engine["vllm_args"] = _own_args(plan)
+    own = [] if plan.entry.hardware.is_cpu else _own_args(plan)
+    if own or plan.demand.model.vllm_quantization:
+        engine["vllm_args"] = [*_quantization_args(plan), *own]
     document: dict[str, Any] = {"engine": engine}
     if plan.point is not None:
         document["admission"] = {"max_in_flight": plan.point.num_requests * replicas}
@@ -73,9 +74,15 @@ def _engine_args(plan: Candidate) -> list[str]:
     ]
     if plan.limits.kv_dtype == "fp8":
         args += ["--kv-cache-dtype", "fp8"]
+    args += _quantization_args(plan)
     if plan.entry.hardware.is_cpu:
         return [*args, "--kv-cache-memory-bytes", str(plan.memory.kv_cache_bytes)]
     return [*args, *_own_args(plan)]
+
+
+def _quantization_args(plan: Candidate) -> list[str]:
+    method = plan.demand.model.vllm_quantization
+    return [] if method is None else ["--quantization", method]
 
 
 def _own_args(plan: Candidate) -> list[str]:

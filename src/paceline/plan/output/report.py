@@ -102,7 +102,7 @@ def _memory(plan: Plan) -> list[str]:
 
 
 def _losing_drafts(plan: Plan) -> list[str]:
-    """The speed with the drafts that do not win at the operating point: they may at another load."""
+    """The speed with drafts that do not win at the operating point; at another load they may."""
     drafting = plan.choice.with_drafts
     return [] if drafting is None or plan.choice.speculates else _performance(drafting)
 

@@ -67,22 +67,29 @@ class Catalogue:
         return list(self._models)
 
     def model_config(self, name: str) -> Mapping[str, Any] | None:
-        """Return the config of a model by its full name, or by what follows the slash."""
+        """Return the config of a model; None for one that is not in the table."""
+        return self.find_model(name)[1]
+
+    def find_model(self, name: str) -> tuple[str, Mapping[str, Any] | None]:
+        """Return the full name and the config of a model; None for an unknown one.
+
+        The organisation, capitals, hyphens and the prefix "Meta-" may be left out, as long as that
+        means one model.
+        """
         entry = self._models.get(name)
         if entry is None:
-            short = name.rpartition("/")[2].lower()
+            wanted = _short_key(name)
             matches = {
-                id(entry): entry
+                full: entry
                 for full, entry in self._models.items()
-                if full.lower() == name.lower()
-                or ("/" not in name and full.rpartition("/")[2].lower() == short)
+                if full.lower() == name.lower() or ("/" not in name and _short_key(full) == wanted)
             }
-            if len(matches) != 1:
-                return None
-            (entry,) = matches.values()
+            if len({id(entry) for entry in matches.values()}) != 1:
+                return name, None
+            name, entry = next(iter(matches.items()))
         config = entry["config"]
         assert isinstance(config, dict)
-        return config
+        return name, config
 
     def find(self, name: str, machine: Machine, usd_per_hour: float | None) -> HardwareEntry:
         """Return the hardware of this name or alias, at the user's price if there is one."""
@@ -179,6 +186,16 @@ def load_catalogue(override: Path | None = None) -> Catalogue:
                 raise
             raise PlanError(f"{override}, given with --catalogue, is unusable: {error}") from None
     return catalogue
+
+
+def _short_key(name: str) -> str:
+    """A name without what people leave out.
+
+    >>> _short_key("meta-llama/Meta-Llama-3-70B"), _short_key("llama3-70b")
+    ('llama370b', 'llama370b')
+    """
+    short = name.rpartition("/")[2].lower().removeprefix("meta-")
+    return short.replace("-", "").replace("_", "")
 
 
 def _overheads(microseconds: Mapping[str, float]) -> Overheads:

@@ -144,3 +144,12 @@ def test_a_format_for_experts_is_a_caution_unless_the_model_is_known_to_be_dense
     for target in (str(mixture), "someone/mixture"):
         (reason,) = choose(hardware, target, "--quantization", method).reasons
         assert "quantizes only the experts" in reason
+
+
+def test_a_format_that_vllm_would_not_find_is_refused(tmp_path: Path) -> None:
+    """AutoGPTQ's own file: without --quantization vLLM takes the weights for 16-bit ones."""
+    (tmp_path / "config.json").write_text('{"architectures": ["LlamaForCausalLM"]}')
+    (tmp_path / "quantize_config.json").write_text('{"bits": 4, "group_size": 128}')
+    with pytest.raises(ModelUnfit, match=r"quantize_config\.json alone.*--quantization gptq"):
+        choose(VNNI, str(tmp_path))
+    choose(VNNI, str(tmp_path), "--quantization", "gptq")
