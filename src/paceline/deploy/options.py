@@ -116,7 +116,7 @@ _OPTIONS = (
         show_default=True,
         help="Where KEDA asks Prometheus.",
     ),
-    click.option("--usd-per-hour", type=ABOVE_0, help="Your price of one GPU."),
+    click.option("--usd-per-gpu-hour", type=ABOVE_0, help="Your price of one GPU."),
     click.option(
         "--catalogue",
         "catalogue_file",
@@ -140,7 +140,7 @@ def deployment_of(
     catalogue = load_catalogue(options["catalogue_file"])
     # The tier's GPUs fit the tier's model; with another one, a single GPU is the start.
     is_default = model is None and options["gpu"] is None
-    entry = read_entry(catalogue, options["gpu"] or tier.gpu, options["usd_per_hour"])
+    entry = read_entry(catalogue, options["gpu"] or tier.gpu, options["usd_per_gpu_hour"])
     node = find_node(entry.hardware.name, options["gpu_products"])
     size = options["tensor_parallel"] or (tier.tensor_parallel if is_default else 1)
     replicas = options["replicas"] or tier.replicas

@@ -197,7 +197,8 @@ def _rent(entry: HardwareEntry, pools: Sequence[tuple[Pool, int]]) -> list[Renta
     pods: Counter[int] = Counter()
     for pool, replicas in pools:
         pods[pool.gpus] += replicas * pool.nodes_per_replica
-    rented = [rent(entry.offers, num, 1, gpus) for gpus, num in pods.items()]
+    nodes = [offer for offer in entry.offers if offer.is_node]
+    rented = [rent(nodes, num, 1, gpus) for gpus, num in pods.items()]
     known = [one for one in rented if one is not None]
     return known if len(known) == len(rented) else None
 

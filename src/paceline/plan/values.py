@@ -15,7 +15,7 @@ from paceline.capacity.model.weight_format import WeightFormat
 from paceline.capacity.speculation import Acceptance
 from paceline.compatibility.hardware_classes import HardwareClass
 
-NO_PRICE = "no price in the catalogue: set --usd-per-hour"
+NO_PRICE = "no price in the catalogue: set --usd-per-gpu-hour"
 
 
 class PlanError(ValueError):
@@ -183,6 +183,8 @@ class Offer:
     """Of the whole machine."""
     source: str
     """Who sells it, and the date of the price."""
+    is_node: bool = True
+    """Whether it can be a node of a cluster; GPUs that are rented as containers cannot."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,7 @@ def test_aliases_name_the_same_gpu() -> None:
 def test_the_users_price_replaces_the_list_price() -> None:
     entry = load_catalogue().find("h100", MACHINE, 1.5)
     assert entry.hardware.usd_per_hour == 1.5
-    assert entry.price_source == "given with --usd-per-hour"
+    assert entry.price_source == "given with --usd-per-gpu-hour"
 
 
 def test_a_gpu_without_a_price_has_no_cost(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from paceline.compatibility.number_formats import judge_format
 from paceline.compatibility.vllm_releases import INSTALLED
 from paceline.plan.decisions.candidate import Candidate
 from paceline.plan.decisions.planner import Plan
+from paceline.plan.values import HardwareEntry
 
 _SMALL_MODEL_PARAMS = 13e9
 """Below this, quantization costs more quality than it saves memory."""
@@ -84,12 +85,12 @@ def _quantization(plan: Plan, alternatives: Mapping[str, Plan]) -> Advice:
     size = f"{params / 1e9:.3g}B parameters"
     if weights.is_quantized:
         stored = f"the weights are stored in {weights.name}"
-        refusal = _why_refused(plan, weights.name)
+        refusal = why_refused(plan.entry, weights.name)
         return Advice("quantization", weights.name, f"{stored}; {refusal}" if refusal else stored)
     fitting = {
         name: other
         for name, other in alternatives.items()
-        if other.point is not None and not _why_refused(plan, name)
+        if other.point is not None and not why_refused(plan.entry, name)
     }
     best = _preferred_scheme(plan, fitting)
     if plan.point is None:
@@ -114,9 +115,9 @@ def _quantization(plan: Plan, alternatives: Mapping[str, Plan]) -> Advice:
     )
 
 
-def _why_refused(plan: Plan, scheme: str) -> str:
-    """Why vLLM cannot serve this scheme on the plan's hardware; empty if it can."""
-    hardware = plan.entry.hardware_class
+def why_refused(entry: HardwareEntry, scheme: str) -> str:
+    """Why vLLM cannot serve this scheme on the hardware; empty if it can."""
+    hardware = entry.hardware_class
     if hardware is None:
         return ""
     name = _FORMATS.get(scheme, scheme)

@@ -36,6 +36,7 @@ def plan_document(
         "kind": "plan",
         "paceline": paceline.__version__,
         "fits": plan.fits,
+        "missing_bytes_per_gpu": plan.missing_bytes,
         "model": _model(plan.demand.model),
         "weights_bytes": weight_bytes(
             plan.demand.model.shape, plan.demand.model.weight_format
@@ -93,8 +94,8 @@ def plan_document(
 
 
 def _launch(plan: Plan) -> dict[str, Any] | None:
-    """None where no engine would start."""
-    if not plan.fits:
+    """None where no engine would start, or none would meet the SLO."""
+    if plan.point is None:
         return None
     trial = trial_candidate(plan)
     return {

@@ -11,6 +11,7 @@ from paceline.plan.decisions.acceptance_bills import AcceptanceBill
 from paceline.plan.decisions.advice import Advice, break_even_sentence
 from paceline.plan.decisions.candidate import Candidate
 from paceline.plan.decisions.planner import SMALL_LOAD_REQUESTS, Plan
+from paceline.plan.decisions.remedies import missing_sentence
 from paceline.plan.decisions.rental import Rental
 from paceline.plan.output.document import assumptions, peak_ttft_s
 from paceline.plan.output.launch_files import (
@@ -52,7 +53,7 @@ def _answer(plan: Plan) -> list[str]:
     ]
     context = plan.demand.load.context_tokens
     if not plan.fits:
-        return [*lines, f"Does not fit: no room for one request of {context} tokens."]
+        return [*lines, *_wrapped(f"Does not fit: needs {missing_sentence(plan)}.", "")]
     if plan.point is None:
         return [*lines, "Fits, but one request alone misses the SLO."]
     point = plan.point
@@ -129,7 +130,7 @@ def _performance(plan: Candidate) -> list[str]:
 
 def _launch(plan: Plan) -> list[list[str]]:
     """The files to start from; none where no engine would start."""
-    if not plan.fits:
+    if plan.point is None:
         return []
     sections = [
         ["paceline.yaml", *("  " + line for line in render_paceline_yaml(plan).splitlines())],

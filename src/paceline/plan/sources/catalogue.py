@@ -22,7 +22,7 @@ from paceline.strict_files import load_json
 
 CPU = "cpu"
 """The name of the machine that the command runs on."""
-_GIVEN = "given with --usd-per-hour"
+_GIVEN = "given with --usd-per-gpu-hour"
 
 
 class Catalogue:
@@ -46,7 +46,8 @@ class Catalogue:
             for entry in document.get(added, ()):
                 before = known.get(entry["name"], {})
                 if "usd_per_hour" in entry:
-                    before = {name: value for name, value in before.items() if name != "offers"}
+                    sold = ("offers", "gpu_offers")
+                    before = {name: value for name, value in before.items() if name not in sold}
                 known[entry["name"]] = {**before, **entry}
                 refuse_wrong_figures(known[entry["name"]])
         # Reading every changed entry finds missing fields now, with the file's name at hand.
@@ -105,12 +106,14 @@ class Catalogue:
             f"with --catalogue FILE{did_you_mean(name, allowed)}"
         )
 
+    def gpus(self) -> Iterator[HardwareEntry]:
+        """Yield all GPUs, in the order of the file."""
+        for entry in self._gpus.values():
+            yield self._gpu(entry, None)
+
     def priced_gpus(self) -> Iterator[HardwareEntry]:
         """Yield the GPUs that have a price."""
-        for entry in self._gpus.values():
-            priced = self._gpu(entry, None)
-            if priced.offers:
-                yield priced
+        return (entry for entry in self.gpus() if entry.offers)
 
     def _gpu(self, entry: Mapping[str, Any], usd_per_hour: float | None) -> HardwareEntry:
         values = {**self._defaults, **entry}
@@ -202,21 +205,30 @@ def _overheads(microseconds: Mapping[str, float]) -> Overheads:
     return Overheads(**{f"{name}_s": value * 1e-6 for name, value in microseconds.items()})
 
 
-def _offers(entry: Mapping[str, Any], usd_per_hour: float | None) -> tuple[Offer, ...]:
-    """The machines that are sold, the smallest first; with a price of one GPU, every size."""
+def _offers(entry: Mapping[str, Any], usd_per_gpu_hour: float | None) -> tuple[Offer, ...]:
+    """What is sold, the smallest machine first; with a price of one GPU, every size."""
     source = _GIVEN
-    if usd_per_hour is None:
-        if entry.get("offers"):
-            offers = (
-                Offer(
-                    offer["num_gpus"], offer["usd_per_hour"], f"{offer['source']}, {offer['date']}"
-                )
-                for offer in entry["offers"]
-            )
-            return tuple(sorted(offers, key=lambda offer: offer.num_gpus))
-        usd_per_hour = entry.get("usd_per_hour")
+    if usd_per_gpu_hour is None:
+        sold = [*_machines(entry), *_single_gpus(entry)]
+        if sold:
+            return tuple(sorted(sold, key=lambda offer: (offer.num_gpus, offer.usd_per_hour)))
+        usd_per_gpu_hour = entry.get("usd_per_hour")
         source = f"{entry.get('price_source')}, {entry.get('price_date')}"
-    if usd_per_hour is None:
+    if usd_per_gpu_hour is None:
         return ()
     sizes = range(1, entry["gpus_per_machine"] + 1)
-    return tuple(Offer(size, size * usd_per_hour, source) for size in sizes)
+    return tuple(Offer(size, size * usd_per_gpu_hour, source) for size in sizes)
+
+
+def _machines(entry: Mapping[str, Any]) -> Iterator[Offer]:
+    for offer in entry.get("offers", ()):
+        source = f"{offer['source']}, {offer['date']}"
+        yield Offer(offer["num_gpus"], offer["usd_per_hour"], source)
+
+
+def _single_gpus(entry: Mapping[str, Any]) -> Iterator[Offer]:
+    """GPUs rented at a price for each, in the numbers that the seller has."""
+    for offer in entry.get("gpu_offers", ()):
+        source = f"{offer['source']}, {offer['date']}"
+        for size in offer["num_gpus"]:
+            yield Offer(size, size * offer["usd_per_gpu_hour"], source, is_node=False)
