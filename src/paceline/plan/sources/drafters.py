@@ -12,7 +12,6 @@ from pathlib import Path
 
 from paceline.capacity.speculation import Acceptance
 from paceline.compatibility.draft_pairs import find_draft_pair
-from paceline.demo import draft_path, target_path
 from paceline.named_models import draft_of, drafter_folder
 from paceline.plan.sources.catalogue import Catalogue
 from paceline.plan.sources.model_source import find_model
@@ -112,13 +111,14 @@ def _with_measured(drafter: Drafter, target: str) -> Drafter:
     draft = drafter.model
     if draft is None or draft.converted_to is not None:
         return drafter
-    if _is_folder(target, target_path()) and _is_folder(draft.name, draft_path()):
+    own = draft_of(_folder(target))
+    if own is None or _folder(own) != _folder(draft.name):
+        return drafter
+    if own == drafter_folder("bundled"):
         return replace(drafter, acceptance=_BUNDLED, acceptance_source=_BUNDLED_SOURCE)
-    if draft_of(target) == draft.name:
-        return replace(drafter, acceptance=_SMOLLM2, acceptance_source=_SMOLLM2_SOURCE)
-    return drafter
+    return replace(drafter, acceptance=_SMOLLM2, acceptance_source=_SMOLLM2_SOURCE)
 
 
-def _is_folder(name: str, folder: Path) -> bool:
+def _folder(name: str) -> str:
     path = Path(name)
-    return (path.parent if path.name == "config.json" else path).resolve() == folder.resolve()
+    return str((path.parent if path.suffix == ".json" else path).resolve())
