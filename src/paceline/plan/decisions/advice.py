@@ -171,7 +171,7 @@ def _drafter(plan: Plan) -> Advice:
         return Advice("drafter", "none", f"{named} cannot be used here: {choice.obstacle}")
     sides = f"{_figures(choice.with_drafts)} with it, {_figures(choice.without)} without"
     if choice.speculates:
-        return Advice("drafter", proposed.label, f"{named}; {sides}; {given}")
+        return Advice("drafter", proposed.label, f"{proposed.why.rstrip('.')}; {sides}; {given}")
     return Advice(
         "drafter",
         "none",
