@@ -12,7 +12,7 @@ from pathlib import Path
 
 _INDEX = "model.safetensors.index.json"
 _CONSOLIDATED = "consolidated"
-"""Begins the names of files in Mistral's own layout, which vLLM reads if it is told to."""
+"""Begins the names of files in Mistral's own layout, which vLLM reads with an option of its own."""
 _OTHER_WEIGHTS = ("*.bin", "*.gguf", "*.pt")
 
 

@@ -39,7 +39,7 @@ def _cases(drafter: Drafter) -> Iterator[tuple[str, Acceptance | None, Drafter]]
     known = drafter.acceptance
     cases = list[tuple[str, Acceptance]]()
     if known is None:
-        # Of a lookup nobody knows how often it drafts, so no bill is shown.
+        # How often a lookup drafts is unknown too, so no bill is shown.
         cases = [("if", Acceptance(one)) for one in PUBLISHED if drafter.model is not None]
     elif known.low == known.high:
         cases = [("expected", known.expected)]

@@ -1,4 +1,4 @@
-"""Weights with exceptions by module, in 4-bit floats, and with scaled contexts, worked by hand.
+"""Bytes of weights with exceptions by module and in 4-bit floats, and scaled contexts.
 
 The model has two layers of 64 by 96 and 64 by 64 attention and three matrices of 64 by 160.
 """

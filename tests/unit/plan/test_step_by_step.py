@@ -1,4 +1,4 @@
-"""Five cells worked by hand, on the page and here, are what the planner computes."""
+"""Five cells worked step by step, on the page and here, are what the planner computes."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import pytest
 
 from paceline.plan import command as plan_command
 from paceline.plan.sources.this_machine import Machine
-from unit.plan.by_hand import CELLS, COMMANDS, Cell
+from unit.plan.step_by_step import CELLS, COMMANDS, Cell
 from unit.plan.planning import plan_json
 
-PAGE = (Path(__file__).parents[3] / "docs" / "plan-by-hand.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "plan-step-by-step.md").read_text()
 TWO_CORES = Machine(2, 16 * 1024**3, frozenset({"avx512f", "avx512_bf16"}))
 
 
@@ -41,7 +41,7 @@ def worked(cell: Cell) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", CELLS)
-def test_the_planner_computes_what_is_worked_by_hand(name: str, tmp_path: Path) -> None:
+def test_the_planner_computes_what_is_worked_step_by_step(name: str, tmp_path: Path) -> None:
     with mock.patch.object(plan_command, "read_machine", return_value=TWO_CORES):
         plan = plan_json(tmp_path, *COMMANDS[name].split())
     cell = CELLS[name]

@@ -1,4 +1,4 @@
-"""The arithmetic of docs/plan-by-hand.md, written down a second time.
+"""The arithmetic of docs/plan-step-by-step.md, written down a second time.
 
 It shares no code with the planner: shapes are given as numbers, and every formula is that of the
 page. Dense models with grouped-query attention only.
