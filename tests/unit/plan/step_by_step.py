@@ -107,9 +107,7 @@ H100 = Machine(
     0.8 * 3350e9, 0.6 * 989e12, 1.2e-3, 5e-6, 8e-6, 200e-6, 1e-6, 300e-6, 1e-6,
     memory=81090 * 1024**2, all_reduce_s=9e-6, link=450e9,
 )  # fmt: skip
-TWO_CORES = Machine(
-    27e9, 0.5e12, 1.2e-3, 250e-6, 300e-6, 1.5e-3, 300e-6, 200e-6, 100e-6, sums=True
-)
+TWO_CORES = Machine(27e9, 0.5e12, 1.2e-3, 250e-6, 300e-6, 1.5e-3, 300e-6, 200e-6, 100e-6, sums=True)
 
 
 @dataclass(frozen=True)

@@ -172,6 +172,25 @@ def test_a_mean_is_not_written_as_a_bound_on_each_chunk(limit: str, tmp_path: Pa
         assert "is a mean per token" in text
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("Qwen/Qwen2.5-72B-Instruct", "--gpu", "h100", "--num-gpus", "4"),
+        ("Qwen/Qwen3-32B", "--gpu", "a100", "--num-gpus", "1"),
+        ("Qwen/Qwen3-32B", "--gpu", "l40s", "--num-gpus", "4", "--slo-tpot-ms", "60"),
+        (LLAMA_70B, "--gpu", "h200", "--num-gpus", "2", "--requests-per-day", "1e6"),
+        ("Qwen/Qwen3-14B", "--gpu", "h100-pcie", "--num-gpus", "1", "--concurrency", "64"),
+    ],
+)
+def test_advised_weights_do_not_lose_either(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    plan = plan_json(tmp_path, *arguments)
+    choice = next(one["choice"] for one in plan["advice"] if one["topic"] == "quantization")
+    if choice != "none":
+        other = next(one for one in plan["alternatives"] if one["quantization"] == choice)
+        price = "usd_per_million_output_tokens"
+        assert other[price] <= plan["cost"][price]
+
+
 def test_the_load_decides_by_the_bill(tmp_path: Path) -> None:
     arguments = ("Qwen/Qwen3-32B-FP8", "--gpu", "l40s", "--num-gpus", "2", "--acceptance", "0.68",
                  "--requests-per-day", "3e6", "--slo-tpot-ms", "40")  # fmt: skip

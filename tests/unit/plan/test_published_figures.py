@@ -15,9 +15,7 @@ from unit.plan.cells import CATALOGUE, MACHINE, demand_of
 from unit.plan.planning import plan_json, run_plan
 from unit.plan.step_by_step import GIB, LLAMA_8B, LLAMA_70B, LLAMA_70B_AWQ, Model
 
-PAGE = " ".join(
-    (Path(__file__).parents[3] / "docs" / "published-figures.md").read_text().split()
-)
+PAGE = " ".join((Path(__file__).parents[3] / "docs" / "published-figures.md").read_text().split())
 H100 = CATALOGUE.find("h100", MACHINE, None)
 PEAK_BYTES_PER_S, PEAK_FLOPS, PEAK_FP8_FLOPS = 3.35e12, 989e12, 1979e12
 LLAMA_8B_AWQ = Model(32, 4096, 14336, 32, 8, 128256, positions=8192, form="awq")
@@ -91,9 +89,7 @@ def test_a_price_falls_as_the_tokens_rise() -> None:
         said(f"{rent / 3600 / price * 1e6:,.0f} tokens/s")
 
 
-@pytest.mark.parametrize(
-    ("scheme", "prompt", "answer"), [("awq", 1024, 256), ("awq", 100, 256)]
-)
+@pytest.mark.parametrize(("scheme", "prompt", "answer"), [("awq", 1024, 256), ("awq", 100, 256)])
 def test_what_one_h100_gives_is_planned(
     scheme: str, prompt: int, answer: int, tmp_path: Path
 ) -> None:

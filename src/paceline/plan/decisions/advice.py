@@ -12,6 +12,7 @@ from paceline.capacity.model.weights import num_params
 from paceline.compatibility.number_formats import judge_format
 from paceline.compatibility.vllm_releases import INSTALLED
 from paceline.plan.decisions.candidate import Candidate
+from paceline.plan.decisions.choice import is_better
 from paceline.plan.decisions.planner import Plan
 from paceline.plan.values import HardwareEntry
 
@@ -138,7 +139,9 @@ def _preferred_scheme(plan: Plan, fitting: Mapping[str, Plan]) -> str | None:
 def _is_worthwhile(plan: Plan, other: Plan) -> bool:
     if plan.point is None or other.point is None:
         return other.point is not None
-    gain = other.point.output_tokens_per_s / plan.point.output_tokens_per_s
+    if not is_better(other, plan):
+        return False
+    gain = other.total_tokens_per_s / plan.total_tokens_per_s
     return gain >= _WORTHWHILE_GAIN or other.max_requests >= 2 * plan.max_requests
 
 
