@@ -10,8 +10,8 @@ import pytest
 
 from paceline.plan import command as plan_command
 from paceline.plan.sources.this_machine import Machine
-from unit.plan.step_by_step import CELLS, COMMANDS, Cell
 from unit.plan.planning import plan_json
+from unit.plan.step_by_step import CELLS, COMMANDS, Cell
 
 PAGE = (Path(__file__).parents[3] / "docs" / "plan-step-by-step.md").read_text()
 TWO_CORES = Machine(2, 16 * 1024**3, frozenset({"avx512f", "avx512_bf16"}))
