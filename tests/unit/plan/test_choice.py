@@ -140,6 +140,32 @@ def test_drafts_win_above_their_break_even_acceptance_and_lose_below() -> None:
     assert checked == 12
 
 
+@pytest.mark.parametrize("known", [(), ("--acceptance", "0.9")])
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (("Qwen/Qwen2.5-72B-Instruct", "--gpu", "h100", "--num-gpus", "8", "--tensor-parallel",
+          "8"), "12 attention heads are no multiple"),
+        ((LLAMA_70B, "--gpu", "h100", "--num-gpus", "1", "--quantization", "fp8", "--draft",
+          LLAMA_8B, "--reserve-gib", "2"), "leaves no memory for a request"),
+        (("Qwen/Qwen3-8B", "--gpu", "l4", "--num-gpus", "1", "--draft", "Qwen/Qwen3-1.7B",
+          "--reserve-gib", "3"), "leaves no memory for a request"),
+    ],
+    ids=["heads", "70B", "8B"],
+)  # fmt: skip
+def test_a_drafter_that_cannot_run_is_not_written(
+    arguments: tuple[str, ...], why: str, known: tuple[str, ...], tmp_path: Path
+) -> None:
+    plan = plan_json(tmp_path, *arguments, *known)
+    assert plan["draft"]["is_planned"] is False
+    assert plan["launch"]["vllm_args_to_measure_the_acceptance"] is None
+    report = " ".join(run_plan(*arguments, *known).stdout.split())
+    if not known or "heads" in why:
+        assert "cannot be used: " in report
+        assert why in report
+        assert "Break-even" not in report
+
+
 def test_gpus_are_planned_with_the_lengths_that_have_graphs(tmp_path: Path) -> None:
     cases = {8: [0, 1, 3, 7], 4: [0, 1, 3], 2: [0, 1], 15: [0, 1, 3, 7, 15]}
     for longest, lengths in cases.items():

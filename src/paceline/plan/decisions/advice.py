@@ -161,6 +161,8 @@ def _drafter(plan: Plan) -> Advice:
     if proposed.kind == "none":
         return Advice("drafter", "none", proposed.why)
     named = f"{proposed.label} ({proposed.why.rstrip('.')})"
+    if choice.obstacle:
+        return Advice("drafter", "none", f"{named} cannot be used here: {choice.obstacle}")
     if proposed.acceptance is None:
         return Advice(
             "drafter",
@@ -170,8 +172,7 @@ def _drafter(plan: Plan) -> Advice:
             "`paceline bench run`, and set --acceptance",
         )
     given = f"acceptance {proposed.acceptance.expected.per_token:g}, {proposed.acceptance_source}"
-    if choice.with_drafts is None:
-        return Advice("drafter", "none", f"{named} cannot be used here: {choice.obstacle}")
+    assert choice.with_drafts is not None
     sides = f"{_figures(choice.with_drafts)} with it, {_figures(choice.without)} without"
     if choice.speculates:
         return Advice("drafter", proposed.label, f"{proposed.why.rstrip('.')}; {sides}; {given}")
@@ -197,7 +198,7 @@ def _figures(candidate: Candidate) -> str:
 def break_even_sentence(plan: Plan) -> str:
     """From which acceptance the proposed drafter wins; empty where none is proposed."""
     choice = plan.choice
-    if choice.proposed.kind == "none" or plan.point is None:
+    if choice.proposed.kind == "none" or plan.point is None or choice.obstacle:
         return ""
     lookup = " (if it drafts in every step)" if choice.proposed.model is None else ""
     alone = (

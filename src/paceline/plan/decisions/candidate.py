@@ -77,7 +77,7 @@ class Candidate:
     limits: EngineLimits
     memory: MemoryPlan
     point: BatchPerformance | None
-    """The largest batch that meets the SLO; None where nothing does."""
+    """The fastest batch that meets the SLO, nearly always the largest; None where nothing does."""
     table: list[BatchPerformance]
     speculation: list[DraftLengthGain]
     """Every draft length at the operating point, 0 first."""

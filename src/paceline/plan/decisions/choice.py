@@ -37,8 +37,10 @@ class DrafterChoice:
     without: Candidate
     with_drafts: Candidate | None
     """None where nothing is proposed, its acceptance is unknown, or it cannot be placed."""
+    trial: Candidate | None = None
+    """With a drafter of unknown acceptance, so that it can be measured; None for a known one."""
     obstacle: str = ""
-    """Why a proposed drafter with a known acceptance is no candidate; empty if it is one."""
+    """Why the proposed drafter cannot run here; empty if it can."""
     break_even: float | None = None
     """The acceptance from which the proposed drafter wins; None where it never does."""
     break_even_alone: float | None = None
@@ -84,7 +86,7 @@ def with_break_even(choice: DrafterChoice) -> DrafterChoice:
 
     Lookups are counted as if they drafted in every step.
     """
-    if choice.proposed.kind == "none" or choice.without.point is None:
+    if choice.proposed.kind == "none" or choice.without.point is None or choice.obstacle:
         return choice
     base = choice.without if choice.with_drafts is None else choice.with_drafts
     demand, entry, placement = base.demand, base.entry, base.placement

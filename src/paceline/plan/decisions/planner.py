@@ -59,15 +59,17 @@ def make_plan(
     assert without is not None
     if without.point is None and not without.fits:
         without = without_all[-1]
-    with_all, obstacle = list[Candidate](), ""
-    if proposed.acceptance is not None:
-        for one in placements:
-            try:
-                with_all.append(plan_candidate(demand, entry, one))
-            except PlanError as error:
-                obstacle = str(error)
-    with_drafts = best_of(with_all)
-    choice = DrafterChoice(proposed, without, with_drafts, obstacle if with_drafts is None else "")
+    with_all, obstacle = _with_drafts(demand, entry, placements)
+    with_drafts, trial = best_of(with_all), None
+    if proposed.kind != "none" and proposed.acceptance is None:
+        trial = next((one for one in with_all if one.placement == without.placement), None)
+        with_all, with_drafts = [], None
+    if trial is not None and trial.point is None:
+        lacks = "misses the SLO" if trial.fits else "leaves no memory for a request"
+        trial, obstacle = None, f"it {lacks}"
+    elif with_drafts is not None or trial is not None:
+        obstacle = ""
+    choice = DrafterChoice(proposed, without, with_drafts, trial, obstacle)
     winner = choice.winner
     rivals = with_all if choice.speculates else without_all
     why = "as given" if tensor_parallel is not None else _why_parallel(winner, rivals)
@@ -100,6 +102,21 @@ def choose_hardware(demand: Demand, entries: Iterable[HardwareEntry]) -> Plan:
         )
     found.sort(key=_cheapest_first)
     return replace(found[0], machines=tuple(found[:_MAX_OPTIONS]))
+
+
+def _with_drafts(
+    demand: Demand, entry: HardwareEntry, placements: Iterable[Placement]
+) -> tuple[list[Candidate], str]:
+    """The candidates with the demand's drafter, and why some placements have none."""
+    found, obstacle = list[Candidate](), ""
+    if demand.drafter.kind == "none":
+        return found, obstacle
+    for placement in placements:
+        try:
+            found.append(plan_candidate(demand, entry, placement))
+        except PlanError as error:
+            obstacle = str(error)
+    return found, obstacle
 
 
 def _requests_at_once(plan: Plan) -> int:

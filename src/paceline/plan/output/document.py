@@ -17,7 +17,7 @@ from paceline.plan.decisions.candidate import Candidate
 from paceline.plan.decisions.fleet import DEFAULT_MAX_WAIT_S, MAX_LOAD
 from paceline.plan.decisions.performance import BatchPerformance
 from paceline.plan.decisions.planner import Plan
-from paceline.plan.output.launch_files import render_paceline_yaml, trial_candidate, vllm_args
+from paceline.plan.output.launch_files import render_paceline_yaml, vllm_args
 from paceline.plan.values import PlannedModel
 
 SCHEMA_VERSION = 1
@@ -97,7 +97,7 @@ def _launch(plan: Plan) -> dict[str, Any] | None:
     """None where no engine would start, or none would meet the SLO."""
     if plan.point is None:
         return None
-    trial = trial_candidate(plan)
+    trial = plan.choice.trial
     return {
         "paceline_yaml": render_paceline_yaml(plan),
         "vllm_args": vllm_args(plan),

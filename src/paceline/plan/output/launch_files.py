@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-from dataclasses import replace
 from typing import Any
 
 from paceline.compatibility.speculative_config import (
@@ -14,7 +13,7 @@ from paceline.compatibility.speculative_config import (
     suffix_config,
     with_named_lengths,
 )
-from paceline.plan.decisions.candidate import Candidate, with_drafter
+from paceline.plan.decisions.candidate import Candidate
 from paceline.plan.decisions.planner import Plan
 
 
@@ -134,15 +133,7 @@ def _comments(plan: Candidate) -> list[str]:
             f"# --slo-tpot-ms {plan.demand.slo.tpot_ms:g} is a mean per token, and has no setting: "
             "slo.time_per_output_token_ms bounds the P99 between chunks, each of several tokens."
         )
-    if isinstance(plan, Plan) and trial_candidate(plan) is not None:
+    if isinstance(plan, Plan) and plan.choice.trial is not None:
         label = plan.choice.proposed.label
         lines.append(f"# To measure the acceptance, serve with: draft: {json.dumps(label)}")
     return lines
-
-
-def trial_candidate(plan: Plan) -> Candidate | None:
-    """The plan with the drafter whose acceptance is to be measured; None where there is none."""
-    proposed = plan.choice.proposed
-    if proposed.kind == "none" or proposed.acceptance is not None or not plan.fits:
-        return None
-    return replace(plan, demand=with_drafter(plan.demand, proposed))

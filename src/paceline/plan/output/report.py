@@ -17,7 +17,6 @@ from paceline.plan.output.document import assumptions, peak_ttft_s
 from paceline.plan.output.launch_files import (
     render_paceline_yaml,
     render_vllm_command,
-    trial_candidate,
 )
 
 _GIB = 1024**3
@@ -136,7 +135,7 @@ def _launch(plan: Plan) -> list[list[str]]:
         ["paceline.yaml", *("  " + line for line in render_paceline_yaml(plan).splitlines())],
         ["vLLM", f"  {render_vllm_command(plan)}"],
     ]
-    trial = trial_candidate(plan)
+    trial = plan.choice.trial
     if trial is not None:
         sections.append(["vLLM, to measure the acceptance", f"  {render_vllm_command(trial)}"])
     return sections
@@ -163,10 +162,10 @@ def _candidates(plan: Plan) -> list[str]:
             f"{side.point.tpot_s * 1e3:8.1f}  {side.total_tokens_per_s:9,.0f}  "
             f"{'unknown' if bill is None else f'{bill:,.0f}':>9}{mark}"
         )
-    if choice.proposed.acceptance is None:
+    if choice.obstacle:
+        lines += _wrapped(f"with drafts: cannot be used: {choice.obstacle}", "  ")
+    elif choice.proposed.acceptance is None:
         lines.append(f"  {'with drafts':16}  acceptance unknown: no gain is counted")
-    elif choice.obstacle:
-        lines.append(f"  {'with drafts':16}  cannot be used: {choice.obstacle}")
     return [*lines, *_wrapped(break_even_sentence(plan), "  ")]
 
 
