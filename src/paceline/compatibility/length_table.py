@@ -20,6 +20,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+_V1_METHODS = ("suffix", "medusa", "mlp_speculator", "custom_class")
+_V1_KEYS = ("use_heterogeneous_vocab", "parallel_drafting")
+"""Methods, and keys of --speculative-config, with which vLLM uses Model Runner V1 on GPUs too."""
+
 NamedLengths = list[list[int]]
 """A value of `num_speculative_tokens_per_batch_size`: [first batch size, last, draft length]."""
 
@@ -59,15 +63,9 @@ def render_length_table(
 
 
 def takes_length_table(speculative_config: Mapping[str, Any]) -> bool:
-    """Return whether Model Runner V2 runs this drafter on GPUs, and so reads a table.
-
-    vLLM 0.32 runs Model Runner V1 for suffix decoding, for a draft model of another vocabulary and
-    for drafts in one pass.
-    """
-    return (
-        speculative_config["method"] != "suffix"
-        and not speculative_config.get("use_heterogeneous_vocab")
-        and not speculative_config.get("parallel_drafting")
+    """Return whether Model Runner V2 runs this drafter on GPUs, and so reads a table."""
+    return speculative_config.get("method") not in _V1_METHODS and not any(
+        speculative_config.get(key) for key in _V1_KEYS
     )
 
 

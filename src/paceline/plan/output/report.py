@@ -187,7 +187,9 @@ def _machines(plan: Plan) -> list[str]:
         if offer is None or fleet is None or point is None:
             continue
         count = 1 if fleet.rental is None else fleet.rental.num_machines
-        name = f"{count} x {offer.num_gpus} {one.entry.hardware.name}"
+        name = f"{offer.num_gpus} x {one.entry.hardware.name}"
+        if count > 1:
+            name += f", {count} times"
         lines.append(
             f"  {name:24}  {fleet.usd_per_hour:8,.2f}  {fleet.usd_per_month:9,.0f}  "
             f"{point.num_requests * fleet.replicas:7,}  "
@@ -241,7 +243,7 @@ def _peak_waits(plan: Plan) -> str:
 
 
 def _bills(bills: Sequence[AcceptanceBill]) -> list[str]:
-    if not bills:
+    if len(bills) < 2:
         return []
     lines = [
         "Bill by acceptance",

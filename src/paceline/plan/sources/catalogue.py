@@ -79,11 +79,11 @@ class Catalogue:
         """
         entry = self._models.get(name)
         if entry is None:
-            wanted = _short_key(name)
+            wanted = short_key(name)
             matches = {
                 full: entry
                 for full, entry in self._models.items()
-                if full.lower() == name.lower() or ("/" not in name and _short_key(full) == wanted)
+                if full.lower() == name.lower() or ("/" not in name and short_key(full) == wanted)
             }
             if len({id(entry) for entry in matches.values()}) != 1:
                 return name, None
@@ -191,10 +191,10 @@ def load_catalogue(override: Path | None = None) -> Catalogue:
     return catalogue
 
 
-def _short_key(name: str) -> str:
+def short_key(name: str) -> str:
     """A name without what people leave out.
 
-    >>> _short_key("meta-llama/Meta-Llama-3-70B"), _short_key("llama3-70b")
+    >>> short_key("meta-llama/Meta-Llama-3-70B"), short_key("llama3-70b")
     ('llama370b', 'llama370b')
     """
     short = name.rpartition("/")[2].lower().removeprefix("meta-")

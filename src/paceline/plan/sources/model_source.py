@@ -15,7 +15,7 @@ from paceline.compatibility.quantization_config import find_quantization, kv_cac
 from paceline.compatibility.weight_files import BrokenIndex, loaded_safetensors
 from paceline.named_models import MODEL_NAMES, NamedModelMissing, target_of
 from paceline.near_names import did_you_mean
-from paceline.plan.sources.catalogue import Catalogue
+from paceline.plan.sources.catalogue import Catalogue, short_key
 from paceline.plan.values import PlanError, PlannedModel
 
 _MAX_HEADER_BYTES = 100_000_000
@@ -50,8 +50,9 @@ def find_model(
         if found is None:
             raise PlanError(
                 f"MODEL {argument!r} is neither a folder with config.json nor a name of the table; "
-                f"the table has {_nearby(argument, catalogue.model_names())}. Download its "
-                "config.json and give the file, or add the model with --catalogue FILE"
+                f"the table has {_nearby(argument, catalogue.model_names())} (all: paceline plan "
+                "--list). Download its config.json and give the file, or add the model with "
+                "--catalogue FILE"
                 f"{did_you_mean(argument, MODEL_NAMES)}"
             )
         argument, config, source = name, found, "the table of well-known models"
@@ -135,11 +136,9 @@ def _tensor_bytes(file: Path) -> int:
 
 def _nearby(argument: str, names: list[str]) -> str:
     """Return up to five names that share the first letters, or the number of all."""
-    short = argument.rpartition("/")[2].lower()
-    for length in (12, 8, 5):
-        close = [
-            name for name in names if name.rpartition("/")[2].lower()[:length] == short[:length]
-        ]
+    short = short_key(argument)
+    for length in (12, 10, 8, 5):
+        close = [name for name in names if short_key(name)[:length] == short[:length]]
         if close:
             return ", ".join(close[:5])
     return f"{len(names)} models, such as {', '.join(names[:3])}"
