@@ -66,11 +66,12 @@ _GIB = 1024**3
 _EXAMPLES = """\b
 Examples:
   paceline plan meta-llama/Meta-Llama-3-70B-Instruct
-      The cheapest machine of the catalogue that holds it, and what it gives
+      The cheapest machine that holds eight requests at once, what it gives, and the next ones
   paceline plan Qwen/Qwen2.5-72B-Instruct --gpu h100 --num-gpus 8 --json plan.json
   paceline plan Qwen/Qwen3-32B --gpu h200 --quantization fp8 --prompt-tokens 3000 \\
       --slo-ttft-ms 1000 --slo-tpot-ms 30 --requests-per-day 2e6 --regions 2
   paceline plan ./my-model --gpu cpu --draft ./my-draft --acceptance 0.7
+      Drafts are planned where they win at this acceptance; without one it counts as unknown
   paceline plan Qwen/Qwen3-8B --gpu l4 --write deployment/
       Also write deployment/paceline.yaml and deployment/vllm-command.txt
   paceline plan replay RECORDING --draft-length 3
@@ -81,7 +82,8 @@ Examples:
 @click.command(
     help="Plan how to serve MODEL: memory, speed, speculation, replicas and cost.\n\n"
     "MODEL is a folder with config.json, a config.json, or a name of the table of well-known "
-    "models. Without --gpu, the cheapest machine of the catalogue is chosen. Figures are computed "
+    "models (--list). Without --gpu, the cheapest machine of the catalogue is chosen that holds the "
+    "load of --requests-per-day or --concurrency, or eight requests at once. Figures are computed "
     "from shapes and data sheets; docs/plan.md states how, and how far they are off. The exit code "
     "is 0 only if the model fits and meets the limits given.",
     epilog=_EXAMPLES,

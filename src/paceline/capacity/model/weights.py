@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from paceline.capacity.model.matrices import Matrix, matrices
 from paceline.capacity.model.shape import HeadAttention, LatentAttention, ModelShape
 from paceline.capacity.model.weight_format import WeightFormat
 
+_MAX_CACHED = 256
+"""Models, formats and splits of one plan, which asks for each of them dozens of times."""
 _ATTENTION_SCALES_BYTES = 16
 """Four float32 buffers in every attention layer of vLLM, for quantized KV caches."""
 
@@ -65,6 +68,7 @@ class PassWork:
         return self.always_read_bytes + self.expert_bytes * (1 - untouched)
 
 
+@lru_cache(maxsize=_MAX_CACHED)
 def weight_bytes(
     shape: ModelShape, weight_format: WeightFormat, tensor_parallel: int = 1
 ) -> WeightBytes:
@@ -79,6 +83,7 @@ def weight_bytes(
     )
 
 
+@lru_cache(maxsize=_MAX_CACHED)
 def pass_work(shape: ModelShape, weight_format: WeightFormat, tensor_parallel: int = 1) -> PassWork:
     """Return what a forward pass reads and multiplies on each of `tensor_parallel` GPUs."""
     always_read, expert_bytes, active_params, head_params = 0, 0, 0, 0
