@@ -82,9 +82,9 @@ Examples:
 @click.command(
     help="Plan how to serve MODEL: memory, speed, speculation, replicas and cost.\n\n"
     "MODEL is a folder with config.json, a config.json, or a name of the table of well-known "
-    "models (--list). Without --gpu, the cheapest machine of the catalogue is chosen that holds the "
-    "load of --requests-per-day or --concurrency, or eight requests at once. Figures are computed "
-    "from shapes and data sheets; docs/plan.md states how, and how far they are off. The exit code "
+    "models (--list). Without --gpu, the cheapest machine is chosen that holds the load of "
+    "--requests-per-day or --concurrency, or eight requests at once. Figures are computed from "
+    "shapes and data sheets; docs/plan.md states how, and how far they are off. The exit code "
     "is 0 only if the model fits and meets the limits given.",
     epilog=_EXAMPLES,
 )
