@@ -17,6 +17,9 @@ _OTHER_ENGINES = (
 )
 
 
+_LOOKUPS = {"ngram": "n-gram lookup", "suffix": "suffix decoding"}
+
+
 def render_readme(deployment: Deployment, tier: Tier, figures: Mapping[str, Any]) -> str:
     """Markdown."""
     parts = [
@@ -92,12 +95,21 @@ def _drafts(pool: Mapping[str, Any]) -> str:
         if known is None
         else f"The figures above count an acceptance of {known:g}."
     )
+    same = note["slots_without"] == pool["slots_per_replica"]
+    without = (
+        "It takes no memory, and the governor drafts only where it measures a gain."
+        if same
+        else f"Without it a replica holds {note['slots_without']} requests and gives "
+        f"{note['output_tokens_per_s_without']:,.0f} tokens/s."
+    )
+    name = _LOOKUPS.get(note["name"], note["name"])
+    lookup = ", if it drafts in every step," if same else ""
     return (
-        f"The pool {pool['name']} drafts with {note['name']}. {counted} Without it a replica holds "
-        f"{note['slots_without']} requests and gives {note['output_tokens_per_s_without']:,.0f} "
-        f"tokens/s. It pays {_from(note['break_even_alone'])} with one request at a time, and "
+        f"The pool {pool['name']} drafts with {name}. {counted} {without} It pays"
+        f"{lookup} {_from(note['break_even_alone'])} with one request at a time, and "
         f"{_from(note['break_even'])} with every slot in use. Measure the acceptance with "
-        "`paceline bench run`; where it is lower, render with `--draft none`."
+        "`paceline bench run`, and render with `--acceptance`: then the draft model of the "
+        "planner's table is deployed where it wins."
     )
 
 

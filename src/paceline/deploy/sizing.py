@@ -18,6 +18,7 @@ from paceline.plan.decisions.candidate import Candidate, Demand, plan_candidate,
 from paceline.plan.decisions.choice import DrafterChoice, with_break_even
 from paceline.plan.decisions.fleet import Bill
 from paceline.plan.decisions.limits import LimitSettings, engine_limits
+from paceline.plan.decisions.planner import make_plan
 from paceline.plan.decisions.rental import Rental, rent
 from paceline.plan.output.launch_files import render_paceline_yaml, vllm_args
 from paceline.plan.sources.catalogue import Catalogue
@@ -34,6 +35,7 @@ from paceline.plan.values import (
     no_drafter,
 )
 
+AUTO = "auto"
 _TENSOR_PARALLEL = "--tensor-parallel-size"
 _MODEL_FOLDER = "/models"
 
@@ -52,6 +54,8 @@ class PoolRequest:
     max_replicas: int
     max_model_len: int | None
     load: Load
+    acceptance: float | None = None
+    """Of a draft token; None where it is unknown."""
     server: ServerName = "vllm"
     image: str | None = None
 
@@ -95,9 +99,8 @@ def size_pool(
             f"{entry.hardware.gpus_per_machine} GPUs of a machine with {entry.hardware.name}; "
             "spread a replica with --nodes-per-replica"
         )
-    demand = _demand(request, catalogue, entry)
     placement = Placement(entry.hardware, size, size)
-    plan = plan_candidate(demand, entry, placement)
+    plan = _planned(request, catalogue, entry, placement)
     if plan.point is None:
         raise DeployError(
             f"{request.model} does not fit on {size} x {entry.hardware.name}: set "
@@ -122,8 +125,23 @@ def size_pool(
             image=request.image,
         ),
         output_tokens_per_s=plan.point.output_tokens_per_s,
-        drafts=_draft_note(demand, entry, placement),
+        drafts=_draft_note(plan.demand, entry, placement),
     )
+
+
+def _planned(
+    request: PoolRequest, catalogue: Catalogue, entry: HardwareEntry, placement: Placement
+) -> Candidate:
+    """The replica with its drafter: a draft model of the table only where it wins."""
+    if request.draft != AUTO:
+        return plan_candidate(_demand(request, catalogue, entry), entry, placement)
+    if request.acceptance is not None:
+        size = placement.num_gpus
+        plan = make_plan(_demand(request, catalogue, entry), entry, size, size)
+        if plan.choice.speculates:
+            return plan
+    lookup = replace(request, draft="ngram", acceptance=None)
+    return plan_candidate(_demand(lookup, catalogue, entry), entry, placement)
 
 
 def _draft_note(demand: Demand, entry: HardwareEntry, placement: Placement) -> DraftNote | None:
@@ -222,9 +240,12 @@ def _demand(request: PoolRequest, catalogue: Catalogue, entry: HardwareEntry) ->
     def limits_for(hardware: Hardware) -> EngineLimits:
         return engine_limits(settings, hardware, model, request.load)
 
+    drafter = choose_drafter(
+        request.draft, model.name, catalogue, dtype=dtype, acceptance=request.acceptance
+    )
     return Demand(
         model=model,
-        drafter=choose_drafter(request.draft, model.name, catalogue, dtype=dtype, acceptance=None),
+        drafter=drafter,
         load=request.load,
         slo=Slo(),
         bill=Bill(),

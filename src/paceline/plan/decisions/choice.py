@@ -26,7 +26,7 @@ from paceline.plan.values import (
 
 _HIGHEST = 0.99
 _HALVINGS = 8
-"""To a two-hundredth."""
+"""To less than a hundredth, to which the result is rounded up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,4 +125,4 @@ def _break_even(
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         low, high = (low, middle) if wins(middle) else (middle, high)
-    return high
+    return math.ceil(high * 100) / 100
