@@ -92,7 +92,7 @@ Examples:
     "--draft", default="none", show_default=True, help="Draft model, as of `paceline plan`."
 )
 @click.option(
-    "--usd-per-hour",
+    "--usd-per-gpu-hour",
     type=ABOVE_0,
     help="Your price of one GPU; a replica costs that of --num-gpus with --gpu, else of "
     "--recorded-num-gpus.",
@@ -154,7 +154,7 @@ def _replay(file: Path, options: dict[str, Any]) -> dict[str, Any]:
             recorded_num_gpus=options["recorded_num_gpus"],
             model=options["model"],
             draft=options["draft"],
-            usd_per_hour=options["usd_per_hour"],
+            usd_per_hour=options["usd_per_gpu_hour"],
         ),
         load_catalogue(options["catalogue_file"]),
     )

@@ -39,7 +39,7 @@ def run(*arguments: str | Path) -> Result:
 
 def test_the_document_has_every_figure_and_what_was_recorded(file: Path, tmp_path: Path) -> None:
     written = tmp_path / "replay.json"
-    result = run(file, *FAST, "--draft-length", "2", "--usd-per-hour", "2", "--json", written)
+    result = run(file, *FAST, "--draft-length", "2", "--usd-per-gpu-hour", "2", "--json", written)
     assert result.exit_code == 0, result.output
     document = json.loads(written.read_text())
     assert (document["schema_version"], document["kind"]) == (1, "plan replay")
@@ -108,7 +108,7 @@ def test_other_hardware_scales_the_cost(file: Path) -> None:
 def test_the_same_hardware_scales_nothing(file: Path) -> None:
     arguments = (*FAST, "--draft-length", "2", "--json", "-")
     plain = json.loads(run(file, *arguments).stdout)["predicted"]["output_tokens_per_s"]["value"]
-    same = ("--recorded-on", "cpu", "--gpu", "cpu", "--usd-per-hour", "1")
+    same = ("--recorded-on", "cpu", "--gpu", "cpu", "--usd-per-gpu-hour", "1")
     models = ("--model", str(target_path()), "--draft", str(draft_path()))
     scaled = json.loads(run(file, *arguments, *same, *models).stdout)["predicted"]
     assert scaled["output_tokens_per_s"]["value"] == pytest.approx(plain, rel=0.15)
