@@ -222,6 +222,10 @@ def test_the_key_is_sent_and_not_written(tmp_path: Path) -> None:
         ({"/metrics": (200, b"{}")}, "is JSON"),
         ({"/metrics": (200, b"\xff\xfe\x00")}, "no Prometheus text"),
         ({"/metrics": (200, b"node_load1 0.5\n")}, "no metric of vLLM or Paceline"),
+        (
+            {"/metrics": (200, b'vllm:num_requests_running{server="a"} 1\nvllm:current_qps 2\n')},
+            "no metric of an engine (such as vllm:generation_tokens_total): it is of a router",
+        ),
         ({}, "answered with status 404"),
         (
             {"/v1/models": (200, b'{"data": [{"id": "m", "owned_by": "paceline"}]}')},
