@@ -274,6 +274,45 @@ def test_the_log_of_an_engine_that_did_not_start_is_judged(
     assert "cannot be reached" in document["not_judged"][0]["reason"]
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("", "log: it is empty"),
+        ("INFO 11-02 10:00:01 [a.py:1] vLLM API server version 0.32.0\n", "has a known cause"),
+        ("Traceback (most recent call last):\nKeyError: 'layers.7'\n", "is KeyError: 'layers.7'"),
+    ],
+)
+def test_a_silent_server_with_a_log_of_unknown_messages_gets_no_clean_bill(
+    tmp_path: Path, closed_port: int, text: str, shown: str
+) -> None:
+    log, file = tmp_path / "vllm.log", tmp_path / "diagnosis.json"
+    log.write_text(text)
+    url = f"http://127.0.0.1:{closed_port}"
+    result = run(url, "--seconds", "2", "--log", str(log), "--json", str(file))
+    assert result.exit_code == 4, result.output
+    assert "No diagnosis: no check has a verdict." in result.output
+    assert "Nothing found" not in result.output
+    assert shown in " ".join(result.output.split())
+    assert json.loads(file.read_text())["exit_code"] == 4
+
+
+def test_a_server_that_refuses_its_metrics_is_judged_by_its_log_alone(tmp_path: Path) -> None:
+    log = tmp_path / "vllm.log"
+    log.write_text("INFO 11-02 10:00:01 [a.py:1] vLLM API server version 0.32.0\n")
+    with answering({"/metrics": (401, b"")}) as server:
+        result = run(server.url, "--seconds", "2", "--log", str(log))
+    assert result.exit_code == 4, result.output
+
+
+def test_a_server_that_ends_at_once_is_judged_by_its_log(tmp_path: Path) -> None:
+    log = tmp_path / "vllm.log"
+    log.write_text("torch.OutOfMemoryError: CUDA out of memory.\n")
+    with answering(Pages([METRICS])) as server:
+        result = run(server.url, "--seconds", "2", "--log", str(log))
+    assert result.exit_code == 3, result.output
+    assert "CRITICAL log-out-of-memory" in result.output
+
+
 def test_a_server_that_ends_while_observed_is_critical() -> None:
     with answering(Pages([METRICS] * 4)) as server:  # two of them identify the server
         result = run(server.url, "--seconds", "2")

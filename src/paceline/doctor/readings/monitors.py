@@ -96,9 +96,10 @@ def _queries(data: Any) -> Iterator[str]:
     for query in map(_mapping, _list(_mapping(data).get("spec"), "queries")):
         inner = _mapping(_mapping(query.get("spec")).get("query"))
         expression = _mapping(inner.get("spec")).get("expr")
-        if str(inner.get("group", inner.get("kind", ""))) in (*_PROMETHEUS, "DataQuery"):
-            if isinstance(expression, str) and expression:
-                yield expression
+        source = str(inner.get("group", inner.get("kind", "")))
+        is_prometheus = source in (*_PROMETHEUS, "DataQuery")
+        if is_prometheus and isinstance(expression, str) and expression:
+            yield expression
 
 
 def _panels(holder: Mapping[str, Any]) -> Iterator[Monitor]:

@@ -94,9 +94,9 @@ def test_a_dashboard_of_the_second_version_is_read() -> None:
 
 
 def test_a_text_inside_that_cannot_be_read_is_named() -> None:
-    with pytest.raises(NoMonitors, match="the text of 'a.yml' cannot be read"):
+    with pytest.raises(NoMonitors, match=r"the text of 'a\.yml' cannot be read"):
         monitors_of_rules([{"data": {"a.yml": "groups: ["}}])
-    with pytest.raises(NoMonitors, match="the text of 'b.json' cannot be read"):
+    with pytest.raises(NoMonitors, match=r"the text of 'b\.json' cannot be read"):
         monitors_of_dashboards([{"data": {"b.json": '{"panels": ['}}])
 
 
