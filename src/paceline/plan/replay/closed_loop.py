@@ -13,6 +13,7 @@ for up to some 800.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from paceline.recording.records import RequestRecord
 
@@ -45,10 +46,7 @@ def closed_loop_size(requests: Sequence[RequestRecord]) -> int | None:
     num_arrivals = sum(is_arrival for _, _, is_arrival in within)
     if num_arrivals < max(_MIN_ARRIVALS, _MIN_TURNS * most):
         return None
-    held_s = sum(
-        level * (after_s - at_s)
-        for (at_s, level, _), (after_s, _, _) in zip(within, within[1:], strict=False)
-    )
+    held_s = sum(level * (after_s - at_s) for (at_s, level, _), (after_s, _, _) in pairwise(within))
     whole_s = within[-1][0] - within[0][0]
     least = next(mean for highest, mean in _MIN_MEAN_LEVEL.items() if most <= highest)
     return most if held_s >= least * most * whole_s > 0 else None
