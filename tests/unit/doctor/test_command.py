@@ -76,6 +76,18 @@ def test_a_probe_finds_what_drafts_lose_on_a_mock_server(tmp_path: Path) -> None
     assert "duplicate-tokens" in document["passed"]
 
 
+def test_a_probe_of_a_small_server_does_not_judge_its_own_queue(tmp_path: Path) -> None:
+    """Eight requests at a time, of which the server computes two."""
+    file = tmp_path / "diagnosis.json"
+    with spawn_mock_vllm("--model", "m", "--max-num-seqs", "2") as server:
+        result = run(server.url, "--seconds", "4", "--probe", "--json", str(file))
+    document = json.loads(file.read_text())
+    assert "queue-in-engine" not in {one["id"] for one in document["findings"]}, result.output
+    reasons = {one["check"]: one["reason"] for one in document["not_judged"]}
+    assert "the only requests were those of the probe, at most 8 at a time" in reasons["queue"]
+    assert document["probe"]["concurrency"] == 8
+
+
 class Pages(Mapping[str, tuple[int, bytes]]):
     """Every reading of the metrics gets the next page; after the last one they are gone."""
 
