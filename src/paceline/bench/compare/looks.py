@@ -26,8 +26,8 @@ from paceline.bench.compare.signed_rank import min_differences
 _FIRST_PART = 0.2
 """Of the total error."""
 _RATIO = 1.6
-"""Between the rounds of successive looks. By replayed noise of machines, 1.4 and 1.8 find 3 % as
-soon within 5 %; see docs/experiments/comparisons.md."""
+"""Between the rounds of successive looks. Chosen empirically: on the replayed noise of
+docs/experiments/comparisons.md, ratios from 1.3 to 1.8 find 3 % after 2.1 to 2.7 minutes."""
 _NEAREST = 1.25
 """A look that close to the last one is left out."""
 

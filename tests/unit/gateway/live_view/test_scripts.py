@@ -1,5 +1,5 @@
-"""The scripts of the page, run by Node.js without a browser: what they claim before the first data,
-and how they name models."""
+"""The scripts of the page, run by Node.js without a browser: what they claim before the first
+data, and how they name models."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import paceline.gateway.live_view
 ASSETS = Path(paceline.gateway.live_view.__file__).parent / "assets"
 PAGE = """
 class Node {
-  constructor() { this.children = []; this.attributes = {}; this.style = {}; this.textContent = ""; }
+  constructor() { this.children = []; this.attributes = {}; this.textContent = ""; }
   append(...nodes) { this.children.push(...nodes); }
   replaceChildren(...nodes) { this.children = nodes; }
   setAttribute(name, value) { this.attributes[name] = value; }
@@ -26,7 +26,10 @@ class Node {
   get texts() { return [this.textContent, ...this.children.flatMap((one) => one.texts)]; }
 }
 globalThis.document = { createElement: () => new Node(), createElementNS: () => new Node() };
-globalThis.ResizeObserver = class { constructor(run) { this.run = run; } observe() { this.run(); } };
+globalThis.ResizeObserver = class {
+  constructor(run) { this.run = run; }
+  observe() { this.run(); }
+};
 """
 
 
@@ -74,7 +77,8 @@ def test_a_chart_claims_nothing_before_its_first_data() -> None:
         " format: String, lines: [{ name: 'tokens', class: 'a' }] };"
         "const chart = new Chart(definition, () => {});"
         "chart.followPointer({ clientX: 0 });"
-        "const shown = () => [chart.plot.texts.filter(Boolean), chart.plot.attributes['aria-label']];"
+        "const label = () => chart.plot.attributes['aria-label'];"
+        "const shown = () => [chart.plot.texts.filter(Boolean), label()];"
         "const before = shown();"
         "chart.show({ times: [1000], values: [[null]] }, null);"
         "console.log(JSON.stringify([before, shown()]));"
