@@ -49,6 +49,10 @@ LINES = {
     "log-hooks-unfit": "ERROR 11-23 12:00:00 [governor_start.py:63] Governor: off, because this "
     "vLLM does not fit its hooks: request_attributes: does not mention num_stale_output_tokens.",
     "log-descriptors-used-up": "OSError: [Errno 24] Too many open files",
+    "log-engine-died": "(APIServer pid=9) ERROR 11-02 10:00:20 [core_client.py:564] Engine core "
+    "proc EngineCore_DP0 died unexpectedly, shutting down client.",
+    "log-weights-misfit": "ValueError: There is no module or parameter named 'lm_head.qweight' in "
+    "LlamaForCausalLM",
     "log-no-gpu": "RuntimeError: No CUDA GPUs are available",
     "log-driver-mismatch": "Failed to initialize NVML: Driver/library version mismatch",
     "log-shared-memory-small": "node:147:147 [0] misc/shmutils.cc:72 NCCL WARN Error: failed to "
@@ -97,6 +101,20 @@ LINES = {
     "above.",
 }
 MORE_LINES = (
+    ("log-engine-did-not-start", "RuntimeError: Engine process failed to start. See stack trace"),
+    ("log-engine-died", "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an "
+     "issue. See stack trace (above) for the root cause."),
+    ("log-driver-too-old", "UserWarning: NVIDIA GeForce RTX 5090 with CUDA capability sm_120 is "
+     "not compatible with the current PyTorch installation."),
+    ("log-compiler-missing", "FileNotFoundError: [Errno 2] No such file or directory: 'nvcc'"),
+    ("log-collectives-failed", "torch.distributed.DistNetworkError: The client socket has timed "
+     "out after 600000ms while trying to connect to (10.0.0.5, 29500)."),
+    ("log-model-gated", "requests.exceptions.HTTPError: 401 Client Error: Unauthorized for url: "
+     "https://huggingface.co/org/m/resolve/main/config.json"),
+    ("log-argument-refused", "KeyError: 'invalid tool call parser: h (chose from { hermes })'"),
+    ("log-engine-died", "Worker proc VllmWorker-1 died unexpectedly (exit code: -9), shutting down"),
+    ("log-argument-refused", "TypeError: Error: --enable-auto-tool-choice requires "
+     "--tool-call-parser"),
     ("log-no-gpu", "ImportError: libcuda.so.1: cannot open shared object file: No such file"),
     ("log-no-gpu", "RuntimeError: Failed to infer device type, please set VLLM_LOGGING_LEVEL"),
     ("log-shared-memory-small", "RuntimeError: unable to mmap 3080 bytes from file </torch_1_2>"),
@@ -166,6 +184,12 @@ def test_the_unknown_cause_of_a_failed_start_is_quoted() -> None:
     lines = ["KeyError: 'layers.7.weight'", LINES["log-engine-did-not-start"]]
     (finding,) = messages.judge_log(lines)
     assert finding.evidence[0].value == "KeyError: 'layers.7.weight'"
+
+
+def test_the_cause_of_an_engine_that_died_is_quoted() -> None:
+    lines = ["RuntimeError: CPU Generator does not use offset", LINES["log-engine-died"]]
+    (finding,) = messages.judge_log(lines)
+    assert finding.evidence[0].value == "RuntimeError: CPU Generator does not use offset"
 
 
 def test_an_empty_log_is_not_judged() -> None:

@@ -10,6 +10,7 @@ from paceline.doctor.checks.log.pattern import LogPattern
 from paceline.doctor.checks.log.patterns import (
     DID_NOT_START,
     DRAFT_MODEL,
+    ENGINE_DIED,
     FP8_KV,
     FP8_KV_WITH_DRAFT,
     ILLEGAL_ACCESS,
@@ -50,8 +51,11 @@ def judge_log(lines: Sequence[str]) -> list[Finding]:
         if (matching := [line for line in reports if pattern.pattern.search(line)])
     }
     ids = {pattern.id for pattern in found}
+    points_to_exception = (DID_NOT_START, ENGINE_DIED)
     return [
-        _finding(pattern, matching, root_exception(lines) if pattern.id == DID_NOT_START else None)
+        _finding(
+            pattern, matching, root_exception(lines) if pattern.id in points_to_exception else None
+        )
         for pattern, matching in found.items()
         if ids.isdisjoint(pattern.unless)
     ]

@@ -12,6 +12,7 @@ from paceline.doctor.checks.log.start_patterns import START_PATTERNS
 from paceline.doctor.values import Severity
 
 DID_NOT_START = "log-engine-did-not-start"
+ENGINE_DIED = "log-engine-died"
 
 LOG_PATTERNS = (
     *START_PATTERNS,
@@ -69,7 +70,8 @@ LOG_PATTERNS = (
     log_pattern(
         "log-driver-too-old",
         r"CUDA driver version is insufficient|no kernel image is available for execution|"
-        r"The NVIDIA driver on your system is too old|unsupported display driver",
+        r"The NVIDIA driver on your system is too old|unsupported display driver|"
+        r"is not compatible with the current PyTorch installation|Unsupported gpu architecture",
         "The driver or the GPU does not fit the CUDA build.",
         "The image was built for a newer driver, or without kernels for this GPU.",
         "Use an image of the CUDA version that nvidia-smi shows, or update the driver",
@@ -197,11 +199,22 @@ LOG_PATTERNS = (
     ),
     log_pattern(
         DID_NOT_START,  # v1/engine/utils.py
-        r"Engine core initialization failed|EngineCore failed to start",
+        r"Engine core initialization failed|Engine ?(Core|process) failed to start",
         "The engine core did not start.",
         "The first exception since the last start is the cause.",
         "Fix that one; if another finding of this diagnosis names a message of the log, it is "
         "likely the cause",
+    ),
+    log_pattern(
+        ENGINE_DIED,  # v1/engine/core_client.py, exceptions.py
+        r"(Engine core|Worker)\w* ?proc.{0,80}died unexpectedly|"
+        r"EngineCore encountered (an issue|a fatal error)",
+        "The engine core ended while it served.",
+        "The first exception since the last start is the cause; without one, the operating system "
+        "ended the process, as for lack of main memory.",
+        "If another finding of this diagnosis names a message of the log, it is likely the cause; "
+        "else read the kernel's log (dmesg) for ended processes",
+        unless=(DID_NOT_START,),
     ),
 )
 

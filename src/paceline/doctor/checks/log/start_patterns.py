@@ -52,7 +52,8 @@ START_PATTERNS: tuple[LogPattern, ...] = (
     log_pattern(
         "log-collectives-failed",
         r"NCCL error in|ncclSystemError|ncclInternalError|ncclRemoteError|"
-        r"no socket interface found",
+        r"no socket interface found|client socket has (timed out|failed)|DistNetworkError|"
+        r"Timed out initializing process group",
         "The GPUs of one engine could not be connected.",
         "NCCL found no usable way between the processes: shared memory, the network interface, or "
         "access between GPUs.",
@@ -60,7 +61,12 @@ START_PATTERNS: tuple[LogPattern, ...] = (
         "the interface between nodes, and try NCCL_P2P_DISABLE=1 on one node",
         "NCCL_SOCKET_IFNAME",
         "NCCL_P2P_DISABLE",
-        unless=("log-shared-memory-small", "log-out-of-memory", "log-too-few-gpus"),
+        unless=(
+            "log-shared-memory-small",
+            "log-out-of-memory",
+            "log-too-few-gpus",
+            "log-port-taken",
+        ),
     ),
     log_pattern(
         "log-disk-full",
@@ -109,6 +115,7 @@ START_PATTERNS: tuple[LogPattern, ...] = (
         "log-compiler-missing",
         r"Failed to find C compiler|Could not find nvcc|nvcc: (command )?not found|"
         r"Python\.h: No such file|Ninja is required|ninja: not found|"
+        r"No such file or directory: '(nvcc|ninja|gcc|cc|c\+\+|g\+\+)'|"
         r"CUDA_HOME environment variable is not set",
         "A compiler that kernels are built with at the start is missing.",
         "Triton needs a C compiler and Python's headers, FlashInfer nvcc and ninja.",
@@ -151,7 +158,7 @@ START_PATTERNS: tuple[LogPattern, ...] = (
         "log-model-gated",
         r"GatedRepoError|access (a )?gated repo|Access to model .{1,200} is restricted|"
         r"LocalTokenNotFoundError|Invalid credentials in Authorization header|"
-        r"Invalid user token",
+        r"Invalid user token|(Unauthorized|Forbidden) for url: https://(huggingface|hf)\.co",
         "The repository of the model is gated, or the token is missing or wrong.",
         "Hugging Face gives its files only to accounts that accepted the licence, by their token.",
         "Accept the licence on the model's page, and set HF_TOKEN to a token of that account with "
@@ -163,7 +170,7 @@ START_PATTERNS: tuple[LogPattern, ...] = (
         r"is not a (valid model identifier listed|local folder and is not)|"
         r"Repository ?Not ?Found|RevisionNotFoundError|Invalid repository ID or local directory|"
         r"does not appear to have a file named|Entry Not Found for url|Repo id must|"
-        r"Cannot find any model weights|HFValidationError",
+        r"Cannot find any model weights|HFValidationError|Can't find 'adapter_config",
         "The model, or one of its files, was not found.",
         "The name or the path is wrong, the folder is not mounted, a file is missing in it, or "
         "the repository is private.",
@@ -199,6 +206,19 @@ START_PATTERNS: tuple[LogPattern, ...] = (
         "Delete the file and download it again (hf download, or git lfs pull)",
         "--model",
         "engine.model",
+    ),
+    log_pattern(
+        "log-weights-misfit",
+        r"no module or parameter named|weights were not initialized from checkpoint|"
+        r"size mismatch for |Attempted to load weight \(",
+        "The weights do not fit the architecture that config.json names.",
+        "The files are of another model, of a quantization that config.json does not name, or of a "
+        "newer version than the installed vLLM knows.",
+        "Check that config.json and the weights are of one model and complete, and use a release "
+        "of vLLM that lists it",
+        "--model",
+        "engine.model",
+        "image",
     ),
     log_pattern(
         "log-architecture-unknown",
@@ -315,7 +335,8 @@ START_PATTERNS: tuple[LogPattern, ...] = (
     log_pattern(
         "log-argument-refused",
         r"error: (unrecognized arguments:|argument .{1,80}: (invalid|expected)|"
-        r"the following arguments are required)",
+        r"the following arguments are required)|invalid (tool call|reasoning) parser|"
+        r"requires --tool-call-parser",
         "vLLM does not know an argument, or its value.",
         "The flag is misspelt, of another release, or its value is not allowed.",
         "Compare with vllm serve --help=all of the installed release",
