@@ -28,6 +28,10 @@ class ServerError(Exception):
         """Of the completion that failed."""
         self.url: str | None = None
         """Of the server that failed on it."""
+        self.was_sent = True
+        """False: no connection could be made, so an earlier request may have ended the server."""
+        self.was_alone = False
+        """No other request of the audit was in flight beside it."""
 
     @property
     def is_refusal(self) -> bool:
@@ -115,7 +119,9 @@ class HttpTransport:
                     f"{url} did not answer within {self._timeout.total:g} s"
                 ) from None
             except (aiohttp.ClientError, OSError) as error:
-                raise ServerError(f"cannot reach {url}: {error}") from error
+                failure = ServerError(f"cannot reach {url}: {error}")
+                failure.was_sent = not isinstance(error, aiohttp.ClientConnectorError)
+                raise failure from error
             if status == 200:
                 return data
             if status not in _RETRIED or not tries_left:
