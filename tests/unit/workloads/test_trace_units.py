@@ -116,6 +116,15 @@ def test_a_duration_that_speaks_against_the_form_is_refused(
     assert load(tmp_path, rows, unit=TimeUnit.S).time_unit == "s"
 
 
+def test_a_table_may_hold_lists_of_blocks(tmp_path: Path) -> None:
+    path = tmp_path / "mooncake.csv"
+    header = "timestamp,input_length,output_length,hash_ids"
+    path.write_text(f'{header}\n0,600,4,"[1, 2]"\n1500,700,4,"[1, 3]"\n')
+    trace = load_trace(path)
+    assert (trace.form, trace.duration_s) == ("Mooncake", 1.5)
+    assert [entry.block_ids for entry in trace.entries] == [(1, 2), (1, 3)]
+
+
 def test_requests_at_one_time_need_no_unit(tmp_path: Path) -> None:
     assert dues(load(tmp_path, at([7, 7, 7], LENGTHS))) == [0.0, 0.0, 0.0]
 
