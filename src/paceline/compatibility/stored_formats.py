@@ -43,7 +43,13 @@ def stored_format(config: Mapping[str, Any], folder: Path | None = None) -> str:
         return UNKNOWN
     if stored is None:
         return UNQUANTIZED
-    found = stored.settings
+    try:
+        return _format_of(stored.settings)
+    except (AttributeError, TypeError):
+        return UNKNOWN  # a value of another type than expected
+
+
+def _format_of(found: Mapping[str, Any]) -> str:
     method = found.get("quant_method")
     if method in _BY_METHOD:
         bits = found.get("bits", found.get("w_bit", 4))

@@ -57,6 +57,20 @@ def test_modelopt_writes_two_forms(config: dict[str, Any], name: str) -> None:
     assert stored_format(config) == name
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"quant_method": ["gptq"]},
+        {"quant_method": "compressed-tensors", "config_groups": {"a": {"weights": "int4"}}},
+        {"quant_method": "compressed-tensors",
+         "config_groups": {"a": {"weights": {"type": "int", "num_bits": [4]}}}},
+        "gptq",
+    ],
+)  # fmt: skip
+def test_settings_that_no_tool_writes_are_unknown(settings: Any) -> None:
+    assert stored_format({"quantization_config": settings}) == UNKNOWN
+
+
 def test_config_json_comes_first(tmp_path: Path) -> None:
     write(tmp_path, "hf_quant_config.json", MODELOPT)
     own = {"quantization_config": {"quant_method": "fp8"}}

@@ -230,15 +230,9 @@ class _Reader:
         # Newer configs have one set of parameters, or one for every kind of layer.
         parts = [part for part in scaling.values() if isinstance(part, Mapping)] or [scaling]
         for part in parts:
-            factor = part.get("factor")
-            if factor is None or _rope_type(part) in _SCALED_ALREADY:
-                continue
-            if isinstance(factor, bool) or not isinstance(factor, int | float) or factor <= 0:
-                raise UnknownModelError(
-                    f"factor of the rope scaling in config.json is {factor!r}; it must be a number "
-                    "above 0"
-                )
-            yield float(factor)
+            factor = _number(part, "factor")
+            if factor is not None and _rope_type(part) not in _SCALED_ALREADY:
+                yield factor
 
     def _scaling(self) -> Mapping[str, Any]:
         scaling = self._config.get("rope_parameters") or self._config.get("rope_scaling") or {}
@@ -256,24 +250,36 @@ class _Reader:
             scaling = {}
         positions = self.positive("max_position_embeddings")
         kind = _rope_type(scaling)
-        original = scaling.get("original_max_position_embeddings") or self._config.get(
-            "original_max_position_embeddings"
-        )
+        name = "original_max_position_embeddings"
+        original = _number(scaling, name) or _number(self._config, name)
+        factor = _number(scaling, "factor") or 1.0
         if kind in ("yarn", "deepseek_yarn") and original:
-            positions = int(original * (scaling.get("factor") or 1))
+            positions = int(original * factor)
         elif kind in ("linear", "dynamic"):
-            positions = int(positions * (scaling.get("factor") or 1))
+            positions = int(positions * factor)
         elif kind == "longrope" and original:
             positions += int(original)
         if self._architecture in _DEEPSEEK:
             dim = self.positive("qk_rope_head_dim")
         else:
-            share = scaling.get("partial_rotary_factor") or self._config.get(
-                "partial_rotary_factor", 1.0
-            )
+            name = "partial_rotary_factor"
+            share = _number(scaling, name) or _number(self._config, name) or 1.0
             dim = int(self._head_dim(self.positive("num_attention_heads")) * share)
         return RotaryCache(positions, dim, num_tables=2 if is_gemma3 else 1)
 
 
 def _rope_type(scaling: Mapping[str, Any]) -> str:
     return str(scaling.get("rope_type") or scaling.get("type") or "default")
+
+
+def _number(values: Mapping[str, Any], name: str) -> float | None:
+    """A field of a rope scaling; None where it is absent or null."""
+    value = values.get(name)
+    if value is None:
+        return None
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not 0 < value < float("inf"):
+        raise UnknownModelError(
+            f"{name} of the rope scaling in config.json is {value!r}; it must be a number above 0"
+        )
+    return float(value)

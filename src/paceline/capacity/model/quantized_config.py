@@ -25,11 +25,22 @@ _NVFP4_GROUP, _MX_GROUP = 16, 32
 def read_weight_format(config: Mapping[str, Any], dtype: str) -> WeightFormat:
     """Return the format that the `quantization_config` of a `config.json` describes.
 
-    Raises ValueError for a method or a scheme whose bytes are not known.
+    Raises ValueError for a method or a scheme whose bytes are not known, and for settings that no
+    tool writes.
     """
     quantization = config.get("quantization_config") or config.get("compression_config")
     if not quantization:
         return WeightFormat(dtype, dtype)
+    try:
+        return _read(quantization, dtype)
+    except (AttributeError, IndexError, KeyError, TypeError) as error:
+        # Files of others have values of any type where a number, a list or an object is meant.
+        raise ValueError(
+            f"quantization_config in config.json has a value of another type than expected: {error}"
+        ) from None
+
+
+def _read(quantization: Mapping[str, Any], dtype: str) -> WeightFormat:
     method = str(quantization.get("quant_method"))
     ignored = (
         quantization.get("modules_to_not_convert")

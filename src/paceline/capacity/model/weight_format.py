@@ -13,6 +13,7 @@ from typing import Literal
 
 DTYPE_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
 
+_BITS = (2, 3, 4, 8)
 Scales = Literal["none", "group", "channel", "tensor", "block"]
 
 
@@ -41,6 +42,21 @@ class WeightFormat:
     """Formats of single modules, by a name or an expression after "re:"; the first counts."""
     kv_dtype: str | None = None
     """Of the KV cache that the checkpoint asks for; None for `dtype`."""
+
+    def __post_init__(self) -> None:
+        if self.bits is not None and (type(self.bits) is not int or self.bits not in _BITS):
+            raise ValueError(
+                f"a quantized weight has {self.bits!r} bits; known: {', '.join(map(str, _BITS))}"
+            )
+        is_grouped = self.scales in ("group", "block")
+        if is_grouped and (type(self.group_size) is not int or self.group_size < 1):
+            raise ValueError(
+                f"the group_size of quantized weights is {self.group_size!r}; it must be a "
+                "positive integer"
+            )
+        for pattern in (*self.ignored, *(pattern for pattern, _ in self.overrides)):
+            if pattern.startswith("re:"):
+                _check_expression(pattern[3:])
 
     @property
     def dtype_bytes(self) -> int:
@@ -87,6 +103,16 @@ class WeightFormat:
         elif self.scales == "tensor":
             size += parts * self.scale_bytes
         return size + parts * self.tensor_scale_bytes
+
+
+def _check_expression(expression: str) -> None:
+    try:
+        re.compile(expression)
+    except re.error as error:
+        raise ValueError(
+            f"a module of quantization_config is named by {expression!r}, which is no regular "
+            f"expression: {error}"
+        ) from None
 
 
 SCHEMES = ("none", "awq", "gptq", "w8a8", "fp8")

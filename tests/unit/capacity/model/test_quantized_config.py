@@ -5,6 +5,7 @@ The model has two layers of 64 by 96 and 64 by 64 attention and three matrices o
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -116,6 +117,28 @@ def test_modelopt_leaves_out_by_wildcards() -> None:
     ignored = ["model.layers.0.*", "lm_head"]
     quantization = {"quant_method": "modelopt", "quant_algo": "FP8", "ignore": ignored}
     assert attention_bytes(quantization) == 2 * ATTENTION + ATTENTION + 4 * 4
+
+
+@pytest.mark.parametrize(
+    ("quantization", "message"),
+    [
+        ({**GPTQ, "bits": "4"}, "has '4' bits; known: 2, 3, 4, 8"),
+        ({**GPTQ, "bits": 5}, "has 5 bits"),
+        ({**GPTQ, "group_size": 0}, "group_size of quantized weights is 0"),
+        ({**GPTQ, "dynamic": {"-:(": {}}}, "no regular expression"),
+        ({**GPTQ, "dynamic": [1]}, "dynamic in quantization_config is a list"),
+        ({**GPTQ, "dynamic": {"+:.*": 8}}, "a value of another type"),
+        ({"quant_method": "fp8", "ignored_layers": 3}, "a value of another type"),
+        ({"quant_method": "fp8", "weight_block_size": [128]}, "a value of another type"),
+        ({"quant_method": "compressed-tensors", "config_groups": [1]}, "a value of another type"),
+        ({"quant_method": "compressed-tensors", "config_groups": {}}, "have no weights"),
+    ],
+)
+def test_settings_that_no_tool_writes_are_refused(
+    quantization: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        read_weight_format({"quantization_config": quantization}, "bfloat16")
 
 
 def test_a_mixture_by_modelopt_is_refused() -> None:
