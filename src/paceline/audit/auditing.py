@@ -40,6 +40,8 @@ from paceline.audit.verdict import Decision, decide
 
 _ACCEPTANCE_SHARE = 0.25
 """Of the time: acceptance is not part of the verdict."""
+_MAX_REPEATS = 2
+"""Of a check in which the server was away, and no request is known to be the cause."""
 _PLAIN_BIAS = 1.0
 """Plain samples find twice or half the odds before other parameters are tried."""
 
@@ -109,7 +111,7 @@ class Audit:
     """What ended the audit early."""
     failed_request: FailedRequest | None = None
     failures: list[str] = field(default_factory=list)
-    """What the server fails on and survives, or fails on under several requests."""
+    """What the server fails on and survives, or ended at under several requests."""
     deaths: list[Death] = field(default_factory=list)
     is_interrupted: bool = False
     num_drafted: float | None = None
@@ -181,12 +183,13 @@ class Audit:
             await self._check_control(check)
 
     async def _attempt(self, phase: str, work: Callable[[], Coroutine[Any, Any, None]]) -> bool:
-        """Do the work; False if one of its requests ended the server, which is back.
+        """Do the work; False if it cannot be done, because the server ends, and it is back.
 
         Work whose request that was is not known is done again, one request at a time. Raises
         `ServerError` if a request fails for another reason, or the server does not come back.
         """
         self._begin(phase)
+        num_repeats = 0
         while True:
             try:
                 await work()
@@ -197,7 +200,7 @@ class Audit:
                 if self._fails_at_reference(error) or await self.server.is_alive():
                     raise
                 death = None
-                if error.was_alone and error.was_sent and error.body is not None:
+                if error.may_have_ended_it and error.body is not None:
                     death = Death(error.body, str(error), phase, is_back=False)
                     self.deaths.append(death)
                 if not await self._wait_for_restart():
@@ -206,7 +209,13 @@ class Audit:
                 if death is not None:
                     self.deaths[-1] = replace(death, is_back=True)
                     return False
-                self.failures.append(f"several requests at once, at which it ended: {error}")
+                self.failures.append(
+                    f"a request during the check of {phase}, and did not answer for a time "
+                    f"({error}); which request was the cause is not known"
+                )
+                num_repeats += 1
+                if num_repeats > _MAX_REPEATS:
+                    return False
                 self.server.send_one_at_a_time()
                 self._begin(f"{phase}, one request at a time")
 

@@ -100,7 +100,8 @@ def decide(
         f"{greedy.num_tokens} greedy tokens are the most likely ones or near-ties, and "
         f"{sampled.evidence.pooled.num_tokens} sampled tokens follow their distributions; a bias "
         f"of {sampled.bias:.0%} in the odds of the likeliest token would have been found with "
-        "probability 0.95"
+        "probability 0.95. This is relative to the served weights: what their quantization changed "
+        "is not judged (paceline quality)"
     )
     return Decision(Verdict.LOSSLESS, (reason,), findings)
 

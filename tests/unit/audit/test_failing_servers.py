@@ -17,6 +17,7 @@ from paceline.audit.output.lines import render_lines
 from paceline.audit.server import server as server_module
 from paceline.audit.server.server import Server
 from paceline.audit.server.transport import ServerError
+from paceline.audit.verdict import Verdict
 from paceline.mock_vllm.model.sampling_defect import DefectKind, SamplingDefect
 from unit.audit.simulated import Drafting, DyingOn, SimulatedTransport, unreachable
 
@@ -184,9 +185,51 @@ async def test_an_end_under_several_requests_is_looked_for_one_at_a_time(
     document = render_document(audit, {})
     assert document["verdict"] == "undecided"
     [reason] = document["reasons"]
-    assert reason.startswith("the server fails on several requests at once, at which it ended")
+    assert "the check of greedy answers, and did not answer for a time (cannot reach it)" in reason
     assert document["deaths"] == []
     assert document["greedy"]["is_finished"]
+
+
+@pytest.mark.parametrize("status", [429, 503])
+async def test_an_overloaded_server_is_not_said_to_have_ended(
+    status: int, quick_restarts: AuditConfig
+) -> None:
+    """As a gateway whose only engine restarts for another reason: nothing is blamed."""
+
+    class Away(SimulatedTransport):
+        num_refused = 0
+
+        async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+            if 0 < self.num_refused < 4 or (body.get("seed") is not None and not self.num_refused):
+                self.num_refused += 1
+                raise ServerError("no engine is ready", status)
+            return await super().post(path, body)
+
+    audit = Audit(Server(Away(), url="http://m"), quick_restarts)
+    await audit.run()
+    assert audit.deaths == []
+    document = render_document(audit, {})
+    assert document["verdict"] == "undecided"
+    assert "which request was the cause is not known" in document["reasons"][0]
+
+
+async def test_a_server_that_is_away_again_and_again_ends_no_check_for_ever(
+    quick_restarts: AuditConfig,
+) -> None:
+    class Flapping(SimulatedTransport):
+        num_posts = 0
+
+        async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+            self.num_posts += 1
+            if self.num_posts > 20 and self.num_posts % 20 < 3:
+                raise unreachable()
+            return await super().post(path, body)
+
+    audit = Audit(Server(Flapping(), url="http://m"), quick_restarts)
+    async with asyncio.timeout(60):
+        await audit.run()
+    assert audit.deaths == []
+    assert audit.decision().verdict is Verdict.UNDECIDED
 
 
 async def test_the_wait_for_a_server_does_not_count_in_the_time(

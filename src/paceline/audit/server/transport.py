@@ -14,6 +14,8 @@ _NUM_TRIES = 4
 _RETRIED = (429, 502, 503)
 _RETRY_S = 0.5
 _MAX_ERROR_CHARS = 300
+_OVERLOADED = (429, 503)
+"""Statuses of a server, or of a gateway without a server, that did not begin with the request."""
 _REFUSALS = (400, 404, 422, 501)
 """Statuses of a server that does not support what a request asks."""
 
@@ -32,6 +34,11 @@ class ServerError(Exception):
         """False: no connection could be made, so an earlier request may have ended the server."""
         self.was_alone = False
         """No other request of the audit was in flight beside it."""
+
+    @property
+    def may_have_ended_it(self) -> bool:
+        """Whether this request, and no other, may have ended a server that answers no more."""
+        return self.was_alone and self.was_sent and self.status not in _OVERLOADED
 
     @property
     def is_refusal(self) -> bool:

@@ -132,7 +132,7 @@ def test_a_line_joins_its_points() -> None:
     ids=["intervals", "one interval in the band", "two arms", "one arm"],
 )
 def test_no_text_is_on_the_grid_or_the_band_at_the_largest_size(svg: str) -> None:
-    """Lines behind letters make both hard to read."""
+    """A line through letters makes both hard to read."""
     lines = re.findall(
         r'class="(?:grid|zero)" x1="([\d.]+)" y1="([\d.]+)" x2="([\d.]+)" y2="([\d.]+)"', svg
     )

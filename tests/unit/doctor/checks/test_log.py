@@ -112,7 +112,7 @@ MORE_LINES = (
     ("log-model-gated", "requests.exceptions.HTTPError: 401 Client Error: Unauthorized for url: "
      "https://huggingface.co/org/m/resolve/main/config.json"),
     ("log-argument-refused", "KeyError: 'invalid tool call parser: h (chose from { hermes })'"),
-    ("log-engine-died", "Worker proc VllmWorker-1 died unexpectedly (exit code: -9), shutting down"),
+    ("log-engine-died", "Worker proc VllmWorker-1 died unexpectedly (exit code: -9), shutting"),
     ("log-argument-refused", "TypeError: Error: --enable-auto-tool-choice requires "
      "--tool-call-parser"),
     ("log-no-gpu", "ImportError: libcuda.so.1: cannot open shared object file: No such file"),

@@ -1,4 +1,4 @@
-"""Recordings of closed loops are told from those of open traffic."""
+"""Recordings of closed loops are recognized, and open traffic is not taken for one."""
 
 from __future__ import annotations
 
