@@ -85,7 +85,7 @@ def opener_for(request: urllib.request.Request) -> urllib.request.OpenerDirector
     itself.
     """
     host = urllib.parse.urlsplit(request.full_url).hostname or ""
-    if _is_loopback(host):
+    if _is_this_machine(host):
         return urllib.request.build_opener(_NoRedirects, urllib.request.ProxyHandler({}))
     return urllib.request.build_opener(_NoRedirects)
 
@@ -97,11 +97,14 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def _is_loopback(host: str) -> bool:
+def _is_this_machine(host: str) -> bool:
+    """By its loopback addresses and names; 0.0.0.0 and [::] lead there too."""
     try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:  # another name
-        return False
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return f".{host}".endswith(".localhost")
+    address = getattr(address, "ipv4_mapped", None) or address
+    return address.is_loopback or address.is_unspecified
 
 
 def _message(error: urllib.error.HTTPError) -> str:

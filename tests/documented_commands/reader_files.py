@@ -9,6 +9,7 @@ from documented_commands.pages import PROJECT, blocks_of
 _PROMPTS = '{"messages": [{"role": "user", "content": "Why is the sky blue?"}], "max_tokens": 8}\n'
 _FILES = {
     "mine.jsonl": _PROMPTS,
+    "sharegpt.json": '[{"conversations": [{"from": "human", "value": "Why is the sky blue?"}]}]',
     "prompts.jsonl": _PROMPTS,
     "mooncake.jsonl": '{"timestamp": 0, "input_length": 64, "output_length": 8, "hash_ids": [1]}\n',
     "alerts.yaml": "groups:\n- name: g\n  rules:\n  - {alert: Down, expr: up == 0}\n",

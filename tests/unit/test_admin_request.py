@@ -33,7 +33,7 @@ def requests() -> Iterator[tuple[int, list[str]]]:
         server.shutdown()
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "0.0.0.0", "[::ffff:127.0.0.1]"])
 def test_this_machine_is_asked_directly(
     host: str, requests: tuple[int, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

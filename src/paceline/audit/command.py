@@ -68,6 +68,14 @@ Examples:
     help="Time of the whole audit.",
 )
 @click.option(
+    "--restart-seconds",
+    type=FiniteFloat(min=0, max=3600),
+    default=120.0,
+    show_default=True,
+    help="How long to wait for a server that a request ended, until it is back; not counted in "
+    "--max-seconds.",
+)
+@click.option(
     "--smallest-bias",
     type=FiniteFloat(min=0.05, max=2),
     default=0.2,

@@ -1,9 +1,9 @@
 """The verdict of an audit, from what its checks found. Pure.
 
-`lossy`: a greedy token is wrong, a feature is, or the e-value of all sampled tests together reached
-1000 and the same places are right without drafts. `lossless`: everything was checked on a server
-that drafts, nothing was found, and a bias of the stated size would have been. Otherwise
-`undecided`, with reasons.
+`lossy`: a greedy token is wrong, a feature is, the e-value of all sampled tests together reached
+1000 and the same places are right without drafts, or an ordinary request ended the server.
+`lossless`: everything was checked on a server that drafts, nothing was found, and a bias of the
+stated size would have been. Otherwise `undecided`, with reasons.
 """
 
 from __future__ import annotations
@@ -56,12 +56,14 @@ def decide(
     has_reference: bool = False,
     error: str | None = None,
     failures: Sequence[str] = (),
+    deaths: Sequence[str] = (),
     seconds: float = 0.0,
 ) -> Decision:
     """The verdict about an endpoint. `error`: what ended the audit early, after `seconds`.
 
     `saw_drafts`: streams showed drafts, which decides where the server does not count them; without
-    drafts nothing was verified. `failures`: what the server fails on.
+    drafts nothing was verified. `failures`: what the server fails on. `deaths`: which requests,
+    sent alone, ended it.
     """
     findings = _findings(acceptance)
     lossy: list[str] = []
@@ -78,6 +80,7 @@ def decide(
     if sampled.num_too_long:
         lossy.append(f"{sampled.num_too_long} answers have more tokens than max_tokens")
     lossy += [f"{one.name}: {one.detail}" for one in features.wrong]
+    lossy += deaths
     if lossy:
         return Decision(Verdict.LOSSY, tuple(lossy), findings)
     if error is not None:
@@ -97,7 +100,8 @@ def decide(
         f"{greedy.num_tokens} greedy tokens are the most likely ones or near-ties, and "
         f"{sampled.evidence.pooled.num_tokens} sampled tokens follow their distributions; a bias "
         f"of {sampled.bias:.0%} in the odds of the likeliest token would have been found with "
-        "probability 0.95"
+        "probability 0.95. This is relative to the served weights: what their quantization changed "
+        "is not judged (paceline quality)"
     )
     return Decision(Verdict.LOSSLESS, (reason,), findings)
 

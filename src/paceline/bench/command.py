@@ -9,6 +9,7 @@ from paceline.bench.export.command import export_command
 from paceline.bench.quick.command import quick_command
 from paceline.bench.report.command import report_command
 from paceline.bench.run.command import run_command
+from paceline.bench.sweep.command import sweep_command
 from paceline.bench.trace.command import trace_command
 
 
@@ -22,4 +23,5 @@ bench.add_command(export_command)
 bench.add_command(quick_command)
 bench.add_command(report_command)
 bench.add_command(run_command)
+bench.add_command(sweep_command)
 bench.add_command(trace_command)

@@ -78,9 +78,10 @@ class Hardware:
     def compute_format(self, weights: str, dtype: str) -> str:
         """The number format that matrices are multiplied in; `dtype` where `weights` has none.
 
-        Weights of 4 bits are expanded to `dtype`, and so are formats that the hardware lacks.
+        Weights of 4 bits are expanded to `dtype`, NVFP4 with inputs of 4 bits apart, and so are
+        formats that the hardware lacks.
         """
-        wanted = {"fp8": "fp8", "w8a8": "int8"}.get(weights, dtype)
+        wanted = {"fp8": "fp8", "w8a8": "int8", "nvfp4": "nvfp4"}.get(weights, dtype)
         return wanted if wanted in self.flops_per_s else dtype
 
     def calibrated(self, factor: float) -> Hardware:

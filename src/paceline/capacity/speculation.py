@@ -37,6 +37,10 @@ class Acceptance:
             )
 
 
+NO_ACCEPTANCE = Acceptance(0.0)
+"""Drafts that are never right."""
+
+
 @dataclass(frozen=True, slots=True)
 class DraftLengthGain:
     """One draft length at one load."""

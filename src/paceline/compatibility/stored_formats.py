@@ -6,27 +6,50 @@ The names are the rows of `number_formats.json`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
+
+from paceline.compatibility.quantization_config import (
+    UnreadableQuantization,
+    find_quantization,
+    modelopt_algorithm,
+)
 
 UNQUANTIZED = "none"
 UNKNOWN = "unknown"
 
+_BY_ALGORITHM = {
+    "FP8": "fp8-tensor",
+    "FP8_PER_CHANNEL_PER_TOKEN": "fp8-channel",
+    "FP8_PB_WO": "fp8-block",
+    "FP8_BLOCK_SCALES": "fp8-block",
+    "NVFP4": "nvfp4",
+    "W4A16_NVFP4": "nvfp4",
+    "MXFP8": "mxfp8",
+}
+"""Of ModelOpt."""
 _BY_METHOD = {"awq": "awq", "awq_marlin": "awq", "gptq": "gptq", "gptq_marlin": "gptq"}
 
 
-def stored_format(config: Mapping[str, Any]) -> str:
+def stored_format(config: Mapping[str, Any], folder: Path | None = None) -> str:
     """Return the format of the weights: `none`, a name of the table, or `unknown`.
 
-    `config` is a parsed config.json. A model whose layers have different formats is `unknown`.
+    `config` is a parsed config.json, `folder` where it stands; other files there may have the
+    format. A model whose layers have different formats is `unknown`.
     """
-    text_config = config.get("text_config")
-    found = config.get("quantization_config") or config.get("compression_config")
-    if not found and isinstance(text_config, Mapping):
-        found = text_config.get("quantization_config")
-    if not found:
-        return UNQUANTIZED
-    if not isinstance(found, Mapping):
+    try:
+        stored = find_quantization(config, folder)
+    except UnreadableQuantization:
         return UNKNOWN
+    if stored is None:
+        return UNQUANTIZED
+    try:
+        return _format_of(stored.settings)
+    except (AttributeError, TypeError):
+        return UNKNOWN  # a value of another type than expected
+
+
+def _format_of(found: Mapping[str, Any]) -> str:
     method = found.get("quant_method")
     if method in _BY_METHOD:
         bits = found.get("bits", found.get("w_bit", 4))
@@ -35,6 +58,8 @@ def stored_format(config: Mapping[str, Any]) -> str:
         return "fp8-block" if found.get("weight_block_size") else "fp8-tensor"
     if method in ("mxfp4", "mxfp8"):
         return str(method)
+    if str(method).startswith("modelopt"):
+        return _BY_ALGORITHM.get(modelopt_algorithm(found), UNKNOWN)
     if method == "compressed-tensors":
         return _compressed_tensors(found)
     return UNKNOWN

@@ -46,6 +46,11 @@ class MeasuredRates:
                 "the total not below the output"
             )
 
+    @property
+    def output_tokens_per_request(self) -> float:
+        """The mean."""
+        return self.output_tokens_per_s / self.requests_per_s
+
 
 @dataclass(frozen=True, slots=True)
 class TokenPrices:

@@ -23,6 +23,11 @@ _LOAD_KEYS = {
 }
 
 
+_SAME_LENGTH = 1.1
+"""Factor between the mean answers of two runs of the same requests, at most; rounding of greedy
+answers and other samples change them by a few percent."""
+
+
 class MeasurementUnusable(Exception):
     """A file holds no usable run. The message says why."""
 
@@ -42,7 +47,7 @@ class Measurement:
 def read_measurement(path: Path) -> Measurement:
     """The run in this file; MeasurementUnusable if there is none."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError) as error:
         raise MeasurementUnusable(f"{path} is not readable JSON: {error}") from error
     try:
@@ -87,6 +92,9 @@ def differences(mine: Measurement, baseline: Measurement) -> list[str]:
         other = baseline.load[name]
         if value != other:
             found.append(f"the {name} is {value}, the baseline's is {other}")
+    ours, theirs = (one.rates.output_tokens_per_request for one in (mine, baseline))
+    if not 1 / _SAME_LENGTH <= ours / theirs <= _SAME_LENGTH:
+        found.append(f"answers have {ours:.3g} tokens, the baseline's have {theirs:.3g}")
     return found
 
 

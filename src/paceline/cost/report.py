@@ -70,7 +70,11 @@ def render_document(report: CostReport) -> dict[str, Any]:
 
 
 def render_lines(report: CostReport) -> Iterator[str]:
-    """The figures, then what they assume, then what speaks against them."""
+    """What speaks against the figures, the figures, then what they assume."""
+    found = list(warnings(report.mine, report.baseline))
+    if found:
+        yield "Warnings:"
+        yield from (f"- {one}" for one in found)
     prices = report.prices
     monthly = report.monthly
     if monthly is not None:
@@ -106,10 +110,6 @@ def render_lines(report: CostReport) -> Iterator[str]:
             yield f"${_money(abs(saved.usd_per_month))} per month {word} against the baseline"
     yield "Assumptions:"
     yield from (f"- {one}" for one in assumptions(report.inputs, report.mine, report.baseline))
-    found = list(warnings(report.mine, report.baseline))
-    if found:
-        yield "Warnings:"
-        yield from (f"- {one}" for one in found)
 
 
 def _costs(

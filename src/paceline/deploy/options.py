@@ -13,9 +13,10 @@ import click
 import paceline
 from paceline.config.tree import DialectName
 from paceline.deploy.other_servers import model_id, split_pool_option
-from paceline.deploy.sizing import PoolRequest, figures, read_entry, size_pool
+from paceline.deploy.sizing import AUTO, PoolRequest, figures, read_entry, size_pool
 from paceline.deploy.tiers import TIERS, Tier, find_node
 from paceline.deploy.values import Backend, DeployError, Deployment, Monitoring
+from paceline.finite_float import FiniteFloat
 from paceline.option_types import ABOVE_0, AT_LEAST_1, NamedChoice
 from paceline.plan.sources.catalogue import load_catalogue
 from paceline.plan.sources.model_source import find_model
@@ -64,7 +65,16 @@ _OPTIONS = (
         "--max-replicas", type=AT_LEAST_1, help="Of the model, at most.  [default: by tier]"
     ),
     click.option("--gateways", type=AT_LEAST_1, help="[default: by tier]"),
-    click.option("--draft", help="Drafter: auto, ngram, suffix, none, or a draft model."),
+    click.option(
+        "--draft",
+        help="Drafter: auto, ngram, suffix, none, or a draft model. auto is n-gram lookup, which "
+        "takes no memory; with --acceptance, the draft model of the table where it wins.",
+    ),
+    click.option(
+        "--acceptance",
+        type=FiniteFloat(min=0, max=1, max_open=True),
+        help="Probability that a draft token is accepted, from `paceline bench run`.",
+    ),
     click.option("--served-name", help="Model id for clients.  [default: the model's name]"),
     click.option("--max-model-len", type=click.IntRange(min=16), help="Longest request."),
     click.option(
@@ -116,7 +126,7 @@ _OPTIONS = (
         show_default=True,
         help="Where KEDA asks Prometheus.",
     ),
-    click.option("--usd-per-hour", type=ABOVE_0, help="Your price of one GPU."),
+    click.option("--usd-per-gpu-hour", type=ABOVE_0, help="Your price of one GPU."),
     click.option(
         "--catalogue",
         "catalogue_file",
@@ -140,7 +150,7 @@ def deployment_of(
     catalogue = load_catalogue(options["catalogue_file"])
     # The tier's GPUs fit the tier's model; with another one, a single GPU is the start.
     is_default = model is None and options["gpu"] is None
-    entry = read_entry(catalogue, options["gpu"] or tier.gpu, options["usd_per_hour"])
+    entry = read_entry(catalogue, options["gpu"] or tier.gpu, options["usd_per_gpu_hour"])
     node = find_node(entry.hardware.name, options["gpu_products"])
     size = options["tensor_parallel"] or (tier.tensor_parallel if is_default else 1)
     replicas = options["replicas"] or tier.replicas
@@ -155,7 +165,8 @@ def deployment_of(
     main = PoolRequest(
         name=MAIN,
         model=name,
-        draft="none" if nodes > 1 else options["draft"] or "auto",
+        draft="none" if nodes > 1 else options["draft"] or AUTO,
+        acceptance=options["acceptance"],
         served_name=options["served_name"] or _served_name(name),
         tensor_parallel=size,
         nodes_per_replica=nodes,

@@ -17,6 +17,9 @@ _OTHER_ENGINES = (
 )
 
 
+_LOOKUPS = {"ngram": "n-gram lookup", "suffix": "suffix decoding"}
+
+
 def render_readme(deployment: Deployment, tier: Tier, figures: Mapping[str, Any]) -> str:
     """Markdown."""
     parts = [
@@ -79,7 +82,41 @@ def _figures(figures: Mapping[str, Any]) -> str:
             f"({cost['price_source']})."
         )
     note = "Planned, not measured: `paceline plan` computes these figures from data sheets."
-    return "\n".join(lines) + f"\n\n{bill} {note}"
+    drafts = "".join(f"\n\n{_drafts(pool)}" for pool in figures["pools"] if pool["drafts"])
+    return "\n".join(lines) + f"\n\n{bill} {note}{drafts}"
+
+
+def _drafts(pool: Mapping[str, Any]) -> str:
+    """What the drafter of a pool costs, and when it pays."""
+    note = pool["drafts"]
+    known = note["acceptance"]
+    counted = (
+        "Its acceptance on your traffic is unknown, so the figures above count no gain from drafts."
+        if known is None
+        else f"The figures above count an acceptance of {known:g}."
+    )
+    same = note["slots_without"] == pool["slots_per_replica"]
+    without = (
+        "It takes no memory, and the governor drafts only where it measures a gain."
+        if same
+        else f"Without it a replica holds {note['slots_without']} requests and gives "
+        f"{note['output_tokens_per_s_without']:,.0f} tokens/s."
+    )
+    name = _LOOKUPS.get(note["name"], note["name"])
+    lookup = ", if it drafts in every step," if same else ""
+    return (
+        f"The pool {pool['name']} drafts with {name}. {counted} {without} It pays"
+        f"{lookup} {_from(note['break_even_alone'])} with one request at a time, and "
+        f"{_from(note['break_even'])} with every slot in use. Measure the acceptance with "
+        "`paceline bench run`, and render with `--acceptance`: then the draft model of the "
+        "planner's table is deployed where it wins."
+    )
+
+
+def _from(break_even: float | None) -> str:
+    if break_even is None:
+        return "at no acceptance"
+    return f"from an acceptance of {break_even:.2f}"
 
 
 def _needs(deployment: Deployment) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +14,28 @@ from paceline.capacity.cost import monthly_usd, usd_per_million_tokens
 from paceline.capacity.hardware import Hardware
 from paceline.deploy.other_servers import TRTLLM_SETTINGS, triton_engine, trtllm_args
 from paceline.deploy.values import DeployError, Pool, ServerName
+from paceline.plan.decisions.candidate import Candidate, Demand, plan_candidate, with_drafter
+from paceline.plan.decisions.choice import DrafterChoice, with_break_even
 from paceline.plan.decisions.fleet import Bill
 from paceline.plan.decisions.limits import LimitSettings, engine_limits
-from paceline.plan.decisions.planner import Demand, Plan, make_plan
+from paceline.plan.decisions.planner import make_plan
 from paceline.plan.decisions.rental import Rental, rent
 from paceline.plan.output.launch_files import render_paceline_yaml, vllm_args
 from paceline.plan.sources.catalogue import Catalogue
 from paceline.plan.sources.drafters import choose_drafter
 from paceline.plan.sources.model_source import find_model
 from paceline.plan.sources.this_machine import Machine
-from paceline.plan.values import EngineLimits, HardwareEntry, Load, PlannedModel, Slo
+from paceline.plan.values import (
+    EngineLimits,
+    HardwareEntry,
+    Load,
+    Placement,
+    PlannedModel,
+    Slo,
+    no_drafter,
+)
 
+AUTO = "auto"
 _TENSOR_PARALLEL = "--tensor-parallel-size"
 _MODEL_FOLDER = "/models"
 
@@ -43,6 +54,8 @@ class PoolRequest:
     max_replicas: int
     max_model_len: int | None
     load: Load
+    acceptance: float | None = None
+    """Of a draft token; None where it is unknown."""
     server: ServerName = "vllm"
     image: str | None = None
 
@@ -54,6 +67,23 @@ class SizedPool:
     pool: Pool
     output_tokens_per_s: float
     """Of one replica with its slots in use."""
+    drafts: DraftNote | None = None
+    """None without a drafter."""
+
+
+@dataclass(frozen=True, slots=True)
+class DraftNote:
+    """What a pool's drafter costs, and from which acceptance it pays."""
+
+    name: str
+    slots_without: int
+    output_tokens_per_s_without: float
+    acceptance: float | None
+    """None: unknown, so the pool's rate counts no gain."""
+    break_even: float | None
+    """None: at no acceptance, with every slot in use."""
+    break_even_alone: float | None
+    """The same with one request at a time."""
 
 
 def size_pool(
@@ -69,8 +99,8 @@ def size_pool(
             f"{entry.hardware.gpus_per_machine} GPUs of a machine with {entry.hardware.name}; "
             "spread a replica with --nodes-per-replica"
         )
-    demand = _demand(request, catalogue, entry)
-    plan = make_plan(demand, entry, size, size)
+    placement = Placement(entry.hardware, size, size)
+    plan = _planned(request, catalogue, entry, placement)
     if plan.point is None:
         raise DeployError(
             f"{request.model} does not fit on {size} x {entry.hardware.name}: set "
@@ -95,6 +125,40 @@ def size_pool(
             image=request.image,
         ),
         output_tokens_per_s=plan.point.output_tokens_per_s,
+        drafts=_draft_note(plan.demand, entry, placement),
+    )
+
+
+def _planned(
+    request: PoolRequest, catalogue: Catalogue, entry: HardwareEntry, placement: Placement
+) -> Candidate:
+    """The replica with its drafter: a draft model of the table only where it wins."""
+    if request.draft != AUTO:
+        return plan_candidate(_demand(request, catalogue, entry), entry, placement)
+    if request.acceptance is not None:
+        size = placement.num_gpus
+        plan = make_plan(_demand(request, catalogue, entry), entry, size, size)
+        if plan.choice.speculates:
+            return plan
+    lookup = replace(request, draft="ngram", acceptance=None)
+    return plan_candidate(_demand(lookup, catalogue, entry), entry, placement)
+
+
+def _draft_note(demand: Demand, entry: HardwareEntry, placement: Placement) -> DraftNote | None:
+    if demand.drafter.kind == "none":
+        return None
+    without = plan_candidate(with_drafter(demand, no_drafter()), entry, placement)
+    choice = with_break_even(DrafterChoice(demand.drafter, without, None))
+    if without.point is None:
+        return None
+    known = demand.drafter.acceptance
+    return DraftNote(
+        name=demand.drafter.label,
+        slots_without=without.point.num_requests,
+        output_tokens_per_s_without=without.point.output_tokens_per_s,
+        acceptance=None if known is None else known.expected.per_token,
+        break_even=choice.break_even,
+        break_even_alone=choice.break_even_alone,
     )
 
 
@@ -120,6 +184,7 @@ def figures(entry: HardwareEntry, sized: tuple[SizedPool, ...]) -> dict[str, Any
                 "max_replicas": one.pool.max_replicas,
                 "slots_per_replica": one.pool.slots,
                 "output_tokens_per_s_per_replica": round(one.output_tokens_per_s, 1),
+                "drafts": None if one.drafts is None else _note(one.drafts),
             }
             for one in sized
         ],
@@ -132,6 +197,15 @@ def figures(entry: HardwareEntry, sized: tuple[SizedPool, ...]) -> dict[str, Any
     }
 
 
+def _note(drafts: DraftNote) -> dict[str, Any]:
+    rate = round(drafts.output_tokens_per_s_without, 1)
+    return asdict(drafts) | {
+        "output_tokens_per_s_without": rate,
+        "break_even": _rounded(drafts.break_even),
+        "break_even_alone": _rounded(drafts.break_even_alone),
+    }
+
+
 def _rent(entry: HardwareEntry, pools: Sequence[tuple[Pool, int]]) -> list[Rental] | None:
     """The machines for this many replicas of each pool; None without a known price.
 
@@ -141,7 +215,8 @@ def _rent(entry: HardwareEntry, pools: Sequence[tuple[Pool, int]]) -> list[Renta
     pods: Counter[int] = Counter()
     for pool, replicas in pools:
         pods[pool.gpus] += replicas * pool.nodes_per_replica
-    rented = [rent(entry.offers, num, 1, gpus) for gpus, num in pods.items()]
+    nodes = [offer for offer in entry.offers if offer.is_node]
+    rented = [rent(nodes, num, 1, gpus) for gpus, num in pods.items()]
     known = [one for one in rented if one is not None]
     return known if len(known) == len(rented) else None
 
@@ -165,9 +240,12 @@ def _demand(request: PoolRequest, catalogue: Catalogue, entry: HardwareEntry) ->
     def limits_for(hardware: Hardware) -> EngineLimits:
         return engine_limits(settings, hardware, model, request.load)
 
+    drafter = choose_drafter(
+        request.draft, model.name, catalogue, dtype=dtype, acceptance=request.acceptance
+    )
     return Demand(
         model=model,
-        drafter=choose_drafter(request.draft, model.name, catalogue, dtype=dtype, acceptance=None),
+        drafter=drafter,
         load=request.load,
         slo=Slo(),
         bill=Bill(),
@@ -175,7 +253,7 @@ def _demand(request: PoolRequest, catalogue: Catalogue, entry: HardwareEntry) ->
     )
 
 
-def _at_pod_paths(plan: Plan, on_claim: bool) -> Plan:
+def _at_pod_paths(plan: Candidate, on_claim: bool) -> Candidate:
     """The plan with the models as the pods name them. Raises `DeployError`."""
     demand = plan.demand
     model, drafter = _named(demand.model, on_claim), demand.drafter
@@ -198,7 +276,7 @@ def _named(model: PlannedModel, on_claim: bool) -> PlannedModel:
     return model
 
 
-def _args(plan: Plan, request: PoolRequest) -> tuple[str, ...]:
+def _args(plan: Candidate, request: PoolRequest) -> tuple[str, ...]:
     """Arguments after the model. The planner counts all GPUs of a replica as tensor-parallel."""
     if request.server == "triton":
         return ()
@@ -209,7 +287,7 @@ def _args(plan: Plan, request: PoolRequest) -> tuple[str, ...]:
     return tuple(args)
 
 
-def _engine_settings(plan: Plan, request: PoolRequest) -> Mapping[str, Any]:
+def _engine_settings(plan: Candidate, request: PoolRequest) -> Mapping[str, Any]:
     if request.server == "trtllm":
         return TRTLLM_SETTINGS
     if request.server == "triton":

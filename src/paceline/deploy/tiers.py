@@ -35,7 +35,7 @@ _LIMITS_IN_REDIS = (
 TIERS = (
     Tier(
         name="startup",
-        summary="One GPU, one pod with gateway and engine, a quantized model with a draft.",
+        summary="One GPU, one pod with gateway and engine, a quantized model with n-gram drafts.",
         model="Qwen/Qwen3-8B-FP8",
         gpu="l4",
         tensor_parallel=1,

@@ -180,10 +180,16 @@ def _noting_restore_failure(visit: Visit) -> Iterator[None]:
 
 def diagnose(visit: Visit) -> Diagnosis:
     """Judge what was read. Raises DoctorError if that is too little."""
+    if visit.unreachable is None:
+        try:
+            require_two(visit.watch)
+        except DoctorError as error:
+            if visit.log_lines is None:
+                raise
+            visit.unreachable = str(error)
     if visit.unreachable is not None:
         assert visit.log_lines is not None
         return judge_log_only(visit.log_lines, f"the server was not read: {visit.unreachable}")
-    require_two(visit.watch)
     assert visit.kind is not None
     if visit.watch.failures:
         visit.notes.append(

@@ -144,6 +144,11 @@ class Diagnosis:
     num_requests: float | None = None
     """That ended while the server was observed; None if it does not show it."""
 
+    @property
+    def has_verdict(self) -> bool:
+        """Whether any check was judged."""
+        return bool(self.findings or self.passed)
+
 
 _URGENCY = {Severity.CRITICAL: 0, Severity.WARNING: 1, Severity.INFO: 2}
 

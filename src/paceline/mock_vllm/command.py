@@ -15,7 +15,7 @@ from paceline.mock_vllm.answer_style import AnswerStyle, read_styles
 from paceline.mock_vllm.faults.fault_script import load_faults
 from paceline.mock_vllm.model.speculation import Speculation, read_speculative_config
 from paceline.mock_vllm.server import MockVllm, exit_process
-from paceline.mock_vllm.settings import MockVllmSettings
+from paceline.mock_vllm.settings import DRAFT_METRICS, MockVllmSettings
 
 _DEFAULTS = MockVllmSettings()
 
@@ -94,6 +94,13 @@ def _parse_speculation(
     "(synthetic) and synthetic_acceptance_rates.",
 )
 @click.option(
+    "--per-request-spec-decode-metrics",
+    type=click.Choice(DRAFT_METRICS),
+    default=_DEFAULTS.per_request_spec_decode_metrics,
+    show_default=True,
+    help="summary: the last chunk of an answer has its own counts of drafts, as vLLM's has.",
+)
+@click.option(
     "--draft-ms", default=_DEFAULTS.draft_ms, help="Time per draft token of a step in ms."
 )
 @click.option(
@@ -150,6 +157,7 @@ def mock_vllm(
     max_num_seqs: int,
     tokens_per_chunk: tuple[int, ...],
     speculation: Speculation | None,
+    per_request_spec_decode_metrics: str,
     draft_ms: float,
     verify_ms: float,
     speculates: bool,
@@ -185,6 +193,7 @@ def mock_vllm(
             max_num_seqs=max_num_seqs,
             tokens_per_chunk=tokens_per_chunk,
             speculation=speculation,
+            per_request_spec_decode_metrics=per_request_spec_decode_metrics,
             draft_ms=draft_ms,
             verify_ms=verify_ms,
             speculates=speculates,

@@ -8,6 +8,7 @@ from paceline.mock_vllm.answer_style import AnswerStyle, read_styles
 from paceline.mock_vllm.model.answer import DEFAULT_EOS_EVERY_TOKENS
 from paceline.mock_vllm.model.speculation import Speculation
 
+DRAFT_METRICS = ("none", "summary")
 BLOCK_TOKENS = 16
 """Tokens per block of the virtual KV cache; vLLM's default."""
 
@@ -37,6 +38,8 @@ class MockVllmSettings:
     """Time per draft token of a step."""
     verify_ms: float = 0.0
     """Time per draft token of a step and per running sequence: what the load adds."""
+    per_request_spec_decode_metrics: str = "none"
+    """`summary`: an answer of one choice ends with its own counts of drafts, as vLLM's does."""
     speculates: bool = False
     """Refuse `min_p` and `logit_bias` and report draft counters, as vLLM does with speculative
     decoding."""
@@ -64,6 +67,15 @@ class MockVllmSettings:
             raise ValueError(
                 "tokens_per_chunk and speculative_config exclude each other: both decide how many "
                 "tokens a chunk has."
+            )
+        if self.per_request_spec_decode_metrics not in DRAFT_METRICS:
+            raise ValueError(
+                f"per_request_spec_decode_metrics must be one of {', '.join(DRAFT_METRICS)}, got "
+                f"{self.per_request_spec_decode_metrics!r}."
+            )
+        if self.speculation is None and self.per_request_spec_decode_metrics != "none":
+            raise ValueError(
+                "per_request_spec_decode_metrics counts drafts; give speculative_config too."
             )
         if self.prefill_tokens_per_s <= 0:
             raise ValueError(

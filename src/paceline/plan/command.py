@@ -24,15 +24,28 @@ from paceline.output_files import write_files
 from paceline.plan.command_group import ModelOrSubcommand
 from paceline.plan.decisions.acceptance_bills import acceptance_bills
 from paceline.plan.decisions.advice import advise
+from paceline.plan.decisions.candidate import Demand, step_times
 from paceline.plan.decisions.fleet import Bill
 from paceline.plan.decisions.limits import LimitSettings, engine_limits
-from paceline.plan.decisions.planner import Demand, Plan, choose_hardware, make_plan, step_times
+from paceline.plan.decisions.planner import (
+    Plan,
+    choose_hardware,
+    explain_choice,
+    make_plan,
+)
+from paceline.plan.decisions.remedies import (
+    Remedy,
+    largest_machine,
+    missing_sentence,
+    remedies_anywhere,
+    remedies_for,
+)
 from paceline.plan.options import plan_options
 from paceline.plan.output.document import plan_document
 from paceline.plan.output.launch_files import render_paceline_yaml, render_vllm_command
 from paceline.plan.output.report import render_report
 from paceline.plan.sources.catalogue import Catalogue, load_catalogue
-from paceline.plan.sources.drafters import choose_drafter, no_drafter
+from paceline.plan.sources.drafters import choose_drafter
 from paceline.plan.sources.engine_costs import find_costs
 from paceline.plan.sources.model_source import find_model
 from paceline.plan.sources.this_machine import Machine, read_machine
@@ -44,6 +57,7 @@ from paceline.plan.values import (
     PlanError,
     PlannedModel,
     Slo,
+    no_drafter,
 )
 from paceline.stored_costs import costs_folder, cpu_name, read_all
 
@@ -52,11 +66,12 @@ _GIB = 1024**3
 _EXAMPLES = """\b
 Examples:
   paceline plan meta-llama/Meta-Llama-3-70B-Instruct
-      The cheapest machine of the catalogue that holds it, and what it gives
+      The cheapest machine that holds eight requests at once, what it gives, and the next ones
   paceline plan Qwen/Qwen2.5-72B-Instruct --gpu h100 --num-gpus 8 --json plan.json
   paceline plan Qwen/Qwen3-32B --gpu h200 --quantization fp8 --prompt-tokens 3000 \\
       --slo-ttft-ms 1000 --slo-tpot-ms 30 --requests-per-day 2e6 --regions 2
   paceline plan ./my-model --gpu cpu --draft ./my-draft --acceptance 0.7
+      Drafts are planned where they win at this acceptance; without one it counts as unknown
   paceline plan Qwen/Qwen3-8B --gpu l4 --write deployment/
       Also write deployment/paceline.yaml and deployment/vllm-command.txt
   paceline plan replay RECORDING --draft-length 3
@@ -67,8 +82,9 @@ Examples:
 @click.command(
     help="Plan how to serve MODEL: memory, speed, speculation, replicas and cost.\n\n"
     "MODEL is a folder with config.json, a config.json, or a name of the table of well-known "
-    "models. Without --gpu, the cheapest machine of the catalogue is chosen. Figures are computed "
-    "from shapes and data sheets; docs/plan.md states how, and how far they are off. The exit code "
+    "models (--list). Without --gpu, the cheapest machine is chosen that holds the load of "
+    "--requests-per-day or --concurrency, or eight requests at once. Figures are computed from "
+    "shapes and data sheets; docs/plan.md states how, and how far they are off. The exit code "
     "is 0 only if the model fits and meets the limits given.",
     epilog=_EXAMPLES,
 )
@@ -88,16 +104,17 @@ def plan_model(model: str, json_file: Path | None, folder: Path | None, **option
     advice, bills = advise(plan, alternatives), acceptance_bills(plan)
     if json_file is not None:
         _write_json(plan_document(plan, advice, alternatives, bills), json_file)
-    if folder is not None and plan.fits:
+    if folder is not None and plan.point is not None:
         command = render_vllm_command(plan) + "\n"
         files = {"paceline.yaml": render_paceline_yaml(plan), "vllm-command.txt": command}
         write_files(folder, files)
     if str(json_file) != "-":
         click.echo(render_report(plan, advice, bills))
     if plan.point is None:
-        click.echo(_failure(plan), err=True)
-        if folder is not None and not plan.fits:
-            click.echo(f"Nothing was written to {folder}: no engine would start from it.", err=True)
+        click.echo(_failure(plan, options["catalogue_file"]), err=True)
+        if folder is not None:
+            why = "it would miss the SLO" if plan.fits else "no engine would start from it"
+            click.echo(f"Nothing was written to {folder}: {why}.", err=True)
         sys.exit(1)
 
 
@@ -113,25 +130,27 @@ def _plan(model_name: str, options: dict[str, Any]) -> tuple[Plan, dict[str, Pla
     catalogue = load_catalogue(options["catalogue_file"])
     machine = read_machine()
     gpu = options["gpu"]
-    if gpu is None and options["usd_per_hour"] is not None:
-        raise PlanError("--usd-per-hour is the price of one kind of hardware: name it with --gpu")
+    if gpu is None and options["usd_per_gpu_hour"] is not None:
+        raise PlanError(
+            "--usd-per-gpu-hour is the price of one kind of hardware: name it with --gpu"
+        )
     if gpu is None and (options["num_gpus"] or options["tensor_parallel"] or options["calibrate"]):
         raise PlanError(
             "--num-gpus, --tensor-parallel and --calibrate need --gpu, which names the hardware"
         )
-    entry = None if gpu is None else catalogue.find(gpu, machine, options["usd_per_hour"])
+    entry = None if gpu is None else catalogue.find(gpu, machine, options["usd_per_gpu_hour"])
     dtype = options["dtype"] or _dtype(model_name, entry, machine, catalogue, options)
     model = find_model(model_name, catalogue, dtype=dtype, quantization=options["quantization"])
     demand = _demand(model, dtype, catalogue, options)
     if entry is None:
-        plan = choose_hardware(demand, catalogue.priced_gpus())
+        plan = _on_any_machine(demand, catalogue)
     else:
         if options["calibrate"] is not None:
             entry = _calibrated(demand, entry, options)
         elif entry.hardware.is_cpu:
             demand, entry = _with_measured_steps(demand, entry)
         plan = _plan_on(demand, entry, options["num_gpus"], options["tensor_parallel"])
-    return plan, dict(_alternatives(plan))
+    return explain_choice(plan), dict(_alternatives(plan))
 
 
 def _calibrated(demand: Demand, entry: HardwareEntry, options: dict[str, Any]) -> HardwareEntry:
@@ -215,6 +234,7 @@ def _demand(
             catalogue,
             dtype=dtype,
             acceptance=options["acceptance"],
+            quantization=options["draft_quantization"],
         ),
         load=load,
         slo=Slo(options["slo_ttft_ms"], options["slo_tpot_ms"], options["slo_percentile"] / 100),
@@ -246,7 +266,9 @@ def _alternatives(plan: Plan) -> Iterator[tuple[str, Plan]]:
         if scheme in ("none", "gptq"):
             continue  # GPTQ has the same sizes as AWQ.
         weights = named_format(scheme, model.weight_format.dtype)
-        demand = replace(plan.demand, model=replace(model, weight_format=weights), costs=None)
+        converted = replace(model, weight_format=weights)
+        proposed = plan.choice.proposed
+        demand = replace(plan.demand, model=converted, drafter=proposed, costs=None)
         yield (
             scheme,
             make_plan(demand, plan.entry, plan.placement.num_gpus, plan.placement.tensor_parallel),
@@ -261,17 +283,41 @@ def _write_json(document: dict[str, Any], file: Path) -> None:
         file.write_text(text, encoding="utf-8")
 
 
-def _failure(plan: Plan) -> str:
+def _on_any_machine(demand: Demand, catalogue: Catalogue) -> Plan:
+    """The plan on the cheapest machine. Raises `NothingFits` with what is missing."""
+    machines = list(catalogue.priced_gpus())
+    try:
+        return choose_hardware(demand, machines)
+    except NothingFits as error:
+        largest = largest_machine(demand, machines)
+        text = str(error)
+        if largest is not None:
+            where = f"{largest.placement.num_gpus} x {largest.entry.hardware.name}"
+            missing = missing_sentence(largest)
+            lacks = f"lacks {missing}" if missing else "misses the limits on latency"
+            text += f". The one that comes closest, {where}, {lacks}"
+        raise NothingFits(f"{text}. {_remedies(remedies_anywhere(demand, machines))}") from None
+
+
+def _failure(plan: Plan, catalogue_file: Path | None) -> str:
     model, hardware = plan.demand.model, plan.entry.hardware
     where = f"{plan.placement.num_gpus} x {hardware.name}"
-    if plan.fits:
+    missing = missing_sentence(plan)
+    if missing:
+        what = f"{model.name} does not fit on {where}: it needs {missing}"
+    else:
+        what = f"{model.name} on {where} misses the SLO with one request at a time"
+    machines = list(load_catalogue(catalogue_file).priced_gpus())
+    return f"{what}. {_remedies(remedies_for(plan, machines))}"
+
+
+def _remedies(found: list[Remedy]) -> str:
+    if not found:
         return (
-            f"{model.name} on {where} misses the SLO with one request at a time: use faster "
-            "hardware (--gpu), more GPUs (--num-gpus), or a longer --slo-ttft-ms or --slo-tpot-ms"
+            "No number of GPUs and no scheme of --quantization changes that: allow a longer "
+            "--slo-ttft-ms or --slo-tpot-ms, shorter requests, or add your hardware with "
+            "--catalogue FILE"
         )
-    missing = -plan.memory.budget.kv_cache / _GIB
-    need = f"{missing:.1f} GiB more on each GPU" if missing > 0 else "more memory for the KV cache"
-    return (
-        f"{model.name} does not fit on {where}: it needs {need}. Use more GPUs (--num-gpus), "
-        "larger ones (--gpu) or fewer bits (--quantization)"
-    )
+    smallest, *others = found
+    text = f"The smallest plan that works: {smallest.sentence}"
+    return text + "".join(f"; or {one.sentence}" for one in others)

@@ -14,6 +14,16 @@ from paceline.option_types import ABOVE_0, AT_LEAST_0, AT_LEAST_1, NamedChoice
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+
+def _list_catalogue(context: click.Context, _: click.Parameter, is_wanted: bool) -> None:
+    if is_wanted and not context.resilient_parsing:
+        from paceline.plan.output.listing import render_listing
+        from paceline.plan.sources.catalogue import load_catalogue
+
+        click.echo(render_listing(load_catalogue()))
+        context.exit()
+
+
 _HARDWARE = (
     click.option("--gpu", help="Hardware of the catalogue, such as h100; cpu is this machine."),
     click.option("--num-gpus", type=AT_LEAST_1, help="GPUs to plan for.  [default: the fewest]"),
@@ -34,7 +44,14 @@ _MODEL = (
     click.option(
         "--acceptance",
         type=FiniteFloat(min=0, max=1, max_open=True),
-        help="Probability that a draft token is accepted, from `paceline bench run`.",
+        help="Probability that a draft token is accepted, from `paceline bench run`.  "
+        "[default: unknown, so no gain is counted]",
+    ),
+    click.option(
+        "--draft-quantization",
+        type=NamedChoice(SCHEMES),
+        help="Plan for a draft model converted to this scheme, such as awq for an INT4 draft.  "
+        "[default: as it is stored]",
     ),
     click.option(
         "--draft-length-max",
@@ -133,7 +150,11 @@ _ENGINE = (
 )
 
 _COST = (
-    click.option("--usd-per-hour", type=ABOVE_0, help="Your price of one GPU."),
+    click.option(
+        "--usd-per-gpu-hour",
+        type=ABOVE_0,
+        help="Your price of one GPU, in machines of any size; with --gpu cpu, of the machine.",
+    ),
     click.option("--present-usd-per-month", type=AT_LEAST_0, help="Bill to compare with."),
     click.option(
         "--one-time-usd", type=AT_LEAST_0, default=0.0, help="What the change costs once."
@@ -141,6 +162,14 @@ _COST = (
 )
 
 _FILES = (
+    click.option(
+        "--list",
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=_list_catalogue,
+        help="List the hardware with its prices and the well-known models, and exit.",
+    ),
     click.option(
         "--catalogue",
         "catalogue_file",

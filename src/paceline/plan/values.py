@@ -15,7 +15,7 @@ from paceline.capacity.model.weight_format import WeightFormat
 from paceline.capacity.speculation import Acceptance
 from paceline.compatibility.hardware_classes import HardwareClass
 
-NO_PRICE = "no price in the catalogue: set --usd-per-hour"
+NO_PRICE = "no price in the catalogue: set --usd-per-gpu-hour"
 
 
 class PlanError(ValueError):
@@ -40,24 +40,28 @@ class PlannedModel:
     """Of the tensors in the folder's safetensors files; None where there are none."""
     converted_to: str | None = None
     """The scheme that the stored weights have to be converted to first; None for as stored."""
+    vllm_quantization: str | None = None
+    """Value of --quantization, without which vLLM does not find the stored format; None: none."""
+
+    @property
+    def folder_or_name(self) -> str:
+        """What a server loads of the stored weights: a folder, never the config.json in it."""
+        path = Path(self.name)
+        return str(path.parent) if path.suffix == ".json" else self.name
 
     @property
     def served_name(self) -> str:
         """What a server loads: the model, or the folder that the conversion writes."""
         if self.converted_to is None:
-            return self.name
-        path = Path(self.name)
-        folder = path.parent if path.name == "config.json" else path
-        return f"./{folder.name}-{self.converted_to}"
+            return self.folder_or_name
+        return f"./{Path(self.folder_or_name).resolve().name}-{self.converted_to}"
 
     @property
     def conversion(self) -> str | None:
         """The command that writes `served_name`; None where nothing is converted."""
         if self.converted_to is None:
             return None
-        path = Path(self.name)
-        source = str(path.parent) if path.name == "config.json" else self.name
-        words = ["paceline", "quantize", source, "--scheme", self.converted_to]
+        words = ["paceline", "quantize", self.folder_or_name, "--scheme", self.converted_to]
         return shlex.join([*words, "--out", self.served_name])
 
 
@@ -85,11 +89,22 @@ class Drafter:
     kind: DrafterKind
     model: PlannedModel | None
     """Of kind "model" only."""
-    acceptance: AcceptanceRange
+    acceptance: AcceptanceRange | None
+    """None: unknown, so no gain is counted."""
     why: str
     """Why this drafter, in one sentence."""
     acceptance_source: str
-    """Where the acceptance is from: given, or an assumption."""
+    """Where the acceptance is from: given, or measured by us; or why it is unknown."""
+
+    @property
+    def label(self) -> str:
+        """The draft model, or the kind of drafter."""
+        return self.kind if self.model is None else self.model.served_name
+
+
+def no_drafter(why: str = "no speculation: as given") -> Drafter:
+    """The drafter of an engine without speculation."""
+    return Drafter("none", None, None, why, "no drafts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +163,10 @@ class EngineLimits:
     max_batched_tokens: int
     kv_dtype: str
     max_draft_length: int
+    draft_lengths: tuple[int, ...]
+    """That the governor may choose, ascending from 0."""
+    is_max_model_len_given: bool = False
+    """Otherwise it may be shortened to what the KV cache holds."""
     kv_cache_bytes: int | None = None
     """Fixed size of the cache on each GPU; None for all memory that is left."""
     reserve_bytes: int | None = None
@@ -164,6 +183,8 @@ class Offer:
     """Of the whole machine."""
     source: str
     """Who sells it, and the date of the price."""
+    is_node: bool = True
+    """Whether it can be a node of a cluster; GPUs that are rented as containers cannot."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,7 @@ from typing import Any
 from paceline.draft.models import load_config, load_tokenizer, max_positions, stop_token_ids
 from paceline.draft.prompts import PromptSet, read_prompts
 from paceline.draft.values import DraftError
-from paceline.workloads import key_of, load_prompt_file
-from paceline.workloads.prompt_files import read_json_lines
+from paceline.workloads import key_of, load_prompt_records
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +38,9 @@ def read_prompt_file(
     prompts = _encode(path, folder, tokenizer, max_tokens, num_after_end, limit)
     used = {prompt.key for prompt in prompts.prompts}
     records: dict[str, Mapping[str, Any]] = {}
-    for prompt, (_, item) in zip(load_prompt_file(path), read_json_lines(path), strict=True):
-        assert isinstance(item, dict)  # load_prompt_file refuses anything else
-        if key_of(prompt) in used:
-            records.setdefault(key_of(prompt), item)
+    for record in load_prompt_records(path).records:
+        if key_of(record.prompt) in used:
+            records.setdefault(key_of(record.prompt), record.item)
     return PromptFile(path, prompts, records, stop_token_ids(folder, tokenizer))
 
 

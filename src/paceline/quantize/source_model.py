@@ -99,7 +99,7 @@ def read_source(model: str) -> SourceModel:
             f"{did_you_mean(model, MODEL_NAMES)}"
         )
     config = _read_json(folder / "config.json")
-    stored = stored_format(config)
+    stored = stored_format(config, folder)
     if stored != UNQUANTIZED:
         raise WrongUsage(
             f"{folder} is already quantized ({stored}); quantize the original weights instead"

@@ -31,7 +31,7 @@ def find_trace(name_or_file: str) -> ShiftingTrace:
         path = resources.files("paceline.shifting_trace") / "data" / f"{name_or_file}{_SUFFIX}"
         return _parse(path.read_text(encoding="utf-8"), f"published trace {name_or_file}")
     try:
-        text = Path(name_or_file).read_text(encoding="utf-8")
+        text = Path(name_or_file).read_text(encoding="utf-8-sig")
     except FileNotFoundError as error:
         raise WorkloadError(
             f"trace is {name_or_file!r}; it must be a file or one of the published traces "

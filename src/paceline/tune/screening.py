@@ -12,27 +12,39 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from paceline.capacity.hardware import Hardware
+from paceline.capacity.speculation import Acceptance
 from paceline.compatibility.cpu_formats import choose_cpu_dtype
 from paceline.config import Settings
 from paceline.named_models import NamedModelMissing, find_named
+from paceline.plan.decisions.candidate import Candidate, Demand, plan_candidate, step_times
 from paceline.plan.decisions.fleet import Bill
 from paceline.plan.decisions.limits import LimitSettings, engine_limits
 from paceline.plan.decisions.performance import (
     batch_performance,
     speculation_rows,
 )
-from paceline.plan.decisions.planner import Demand, Plan, make_plan, step_times
 from paceline.plan.sources.catalogue import Catalogue, load_catalogue
 from paceline.plan.sources.drafters import choose_drafter
 from paceline.plan.sources.model_source import find_model
 from paceline.plan.sources.this_machine import Machine, read_machine
-from paceline.plan.values import EngineLimits, Load, PlanError, PlannedModel, Slo
+from paceline.plan.values import (
+    AcceptanceRange,
+    Drafter,
+    EngineLimits,
+    Load,
+    Placement,
+    PlanError,
+    PlannedModel,
+    Slo,
+)
 from paceline.tune.configuration import argument
 from paceline.tune.values import Cell, LiveSetting, RestartConfig
 
 _MISS_FACTOR = 0.3
 """Of the requests, where the planner expects the SLO to be missed. It is not 0, because the
 prediction may be wrong; chosen empirically."""
+_ORDERING_ACCEPTANCE = {True: Acceptance(0.68), False: Acceptance(0.55, 0.35)}
+"""Of draft models, and of lookups: assumed where it is unknown. It only orders what is tried."""
 _GIB = 1024**3
 _TENSOR_PARALLEL, _PIPELINE_PARALLEL = "--tensor-parallel-size", "--pipeline-parallel-size"
 
@@ -91,7 +103,7 @@ def screen(
 
 def _plan(
     settings: Settings, question: ScreeningQuestion, catalogue: Catalogue, machine: Machine
-) -> Plan:
+) -> Candidate:
     engine = settings.engine
     entry = catalogue.find(question.hardware, machine, None)
     target, draft = engine.model, engine.draft
@@ -120,13 +132,21 @@ def _plan(
         entry = replace(entry, hardware=hardware)
     demand = Demand(
         model=model,
-        drafter=choose_drafter(draft, target, catalogue, dtype=dtype, acceptance=None),
+        drafter=_assumed(choose_drafter(draft, target, catalogue, dtype=dtype, acceptance=None)),
         load=question.load,
         slo=Slo(),
         bill=Bill(),
         limits_for=lambda hardware: _limits(settings, hardware, model, question.load),
     )
-    return replace(make_plan(demand, entry, size, size), demand=replace(demand, slo=question.slo))
+    candidate = plan_candidate(demand, entry, Placement(entry.hardware, size, size))
+    return replace(candidate, demand=replace(demand, slo=question.slo))
+
+
+def _assumed(drafter: Drafter) -> Drafter:
+    if drafter.kind == "none" or drafter.acceptance is not None:
+        return drafter
+    assumed = _ORDERING_ACCEPTANCE[drafter.model is not None]
+    return replace(drafter, acceptance=AcceptanceRange(assumed, assumed, assumed))
 
 
 def _limits(
@@ -150,7 +170,7 @@ def _limits(
     )
 
 
-def _predict(plan: Plan, live: LiveSetting, replicas: int) -> float:
+def _predict(plan: Candidate, live: LiveSetting, replicas: int) -> float:
     """Good requests per second of all replicas."""
     demand = plan.demand
     times = step_times(demand, plan.entry, plan.placement.tensor_parallel)
@@ -167,7 +187,7 @@ def _predict(plan: Plan, live: LiveSetting, replicas: int) -> float:
     return rate if point.meets(demand.slo) and not waits else rate * _MISS_FACTOR
 
 
-def _misfit(plan: Plan) -> str:
+def _misfit(plan: Candidate) -> str:
     missing = -plan.memory.budget.kv_cache / _GIB
     need = f"{missing:.1f} GiB more" if missing > 0 else "more memory for the KV cache"
     return f"does not fit on {plan.entry.hardware.name}: each GPU or machine needs {need}"

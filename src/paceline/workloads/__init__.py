@@ -1,10 +1,11 @@
 """Workloads: named sets of prompts, and the requests built from them.
 
 For other packages: `load_workload` and `workload_names` (the built-in workloads), `build_specs`
-(their requests), `load_prompt_file` and `load_placed_prompts` (a user's prompts), `digest_of_file`
-(of the file), `load_trace` (recorded requests with their times), `conversation_of` and `key_of`
-(which prompts belong together), `FieldReader` (checked fields of a file) and the values below. The
-package imports no other part of Paceline except the path of the bundled prompts.
+(their requests), `load_prompt_file`, `load_placed_prompts` and `load_prompt_records` (a user's
+prompts, in its own form or that of a public data set), `digest_of_file` (of the file), `load_trace`
+(recorded requests with their times, numbers in a `TimeUnit`), `conversation_of` and `key_of` (which
+prompts belong together), `FieldReader` (checked fields of a file) and the values below. The package
+imports no other part of Paceline except the path of the bundled prompts.
 """
 
 from paceline.workloads.conversations import conversation_of, key_of
@@ -12,12 +13,17 @@ from paceline.workloads.fields import FieldReader, WorkloadError
 from paceline.workloads.filler import FillerText, heldout_text, probe_text
 from paceline.workloads.heldout import HeldoutWorkload, load_heldout
 from paceline.workloads.prompt_files import (
+    PromptRecords,
     add_system_prompt,
     digest_of_file,
     load_placed_prompts,
     load_prompt_file,
+    load_prompt_records,
 )
 from paceline.workloads.prompts import Prompt, Turn, shuffle_prompts
+from paceline.workloads.recorded.entries import Trace, TraceEntry
+from paceline.workloads.recorded.forms import TimeUnit
+from paceline.workloads.recorded.loading import load_trace
 from paceline.workloads.registry import load_workload, load_workloads, workload_names
 from paceline.workloads.requests import (
     NextTurn,
@@ -26,7 +32,7 @@ from paceline.workloads.requests import (
     build_spec,
     build_specs,
 )
-from paceline.workloads.traces import TraceEntry, load_trace, needs_filler
+from paceline.workloads.synthetic import SyntheticLengths
 from paceline.workloads.workload import TextKind, Workload
 
 __all__ = [
@@ -35,9 +41,13 @@ __all__ = [
     "HeldoutWorkload",
     "NextTurn",
     "Prompt",
+    "PromptRecords",
     "RequestSpec",
     "SamplingSettings",
+    "SyntheticLengths",
     "TextKind",
+    "TimeUnit",
+    "Trace",
     "TraceEntry",
     "Turn",
     "Workload",
@@ -52,10 +62,10 @@ __all__ = [
     "load_heldout",
     "load_placed_prompts",
     "load_prompt_file",
+    "load_prompt_records",
     "load_trace",
     "load_workload",
     "load_workloads",
-    "needs_filler",
     "probe_text",
     "shuffle_prompts",
     "workload_names",

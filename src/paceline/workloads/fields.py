@@ -32,6 +32,11 @@ class FieldReader:
     def __contains__(self, name: str) -> bool:
         return self._item.get(name) is not None
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The fields that it has, also those that are null."""
+        return tuple(map(str, self._item))
+
     def refuse_unknown(self, allowed: Sequence[str]) -> None:
         """Refuse fields that nothing reads, such as misspelt ones."""
         unknown = [str(name) for name in self._item if name not in allowed]
@@ -67,10 +72,12 @@ class FieldReader:
         return value
 
     def count(self, name: str, lowest: int = 1) -> int | None:
-        """A whole number of at least `lowest`."""
+        """A whole number of at least `lowest`; 8.0 is one, as some tools write it."""
         value = self._item.get(name)
         if value is None:
             return None
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
         if type(value) is not int:
             raise self.error(f"{name} is {value!r}; it must be a whole number")
         if value < lowest:

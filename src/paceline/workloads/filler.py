@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from paceline.workloads.fields import WorkloadError
 from paceline.workloads.heldout import read_heldout
 
-BLOCK_TOKENS = 512
-"""Tokens that one entry of `hash_ids` stands for in the published Mooncake traces."""
+_MIN_NAMED_BLOCK_TOKENS = 64
+"""The piece of a shorter block does not begin with its name, which would be much of it."""
 
 
 class FillerText:
@@ -28,17 +28,23 @@ class FillerText:
         self._text = text
         self._chars_per_token = chars_per_token
 
-    def prompt(self, num_tokens: int, key: str, block_ids: Sequence[int] = ()) -> str:
-        """About `num_tokens` tokens: the recorded blocks first, then text that belongs to `key`."""
-        shared = block_ids[: num_tokens // BLOCK_TOKENS]
-        parts = [self._piece(f"block {block}", BLOCK_TOKENS) for block in shared]
-        rest = num_tokens - len(parts) * BLOCK_TOKENS
+    def prompt(
+        self, num_tokens: int, key: str, block_ids: Sequence[int] = (), block_tokens: int = 512
+    ) -> str:
+        """About `num_tokens` tokens: the recorded blocks first, then text that belongs to `key`.
+
+        Each block has `block_tokens` tokens.
+        """
+        shared = block_ids[: num_tokens // block_tokens]
+        is_named = block_tokens >= _MIN_NAMED_BLOCK_TOKENS
+        parts = [self._piece(f"block {block}", block_tokens, is_named) for block in shared]
+        rest = num_tokens - len(parts) * block_tokens
         parts.append(self._piece(key, rest))
         return "".join(parts)
 
-    def _piece(self, key: str, num_tokens: int) -> str:
+    def _piece(self, key: str, num_tokens: int, is_named: bool = True) -> str:
         num_chars = round(num_tokens * self._chars_per_token)
-        head = f"# {key}\n"
+        head = f"# {key}\n" if is_named else ""
         if num_chars <= len(head):
             return head[: max(num_chars, 1)] if num_tokens else ""
         start = zlib.crc32(key.encode()) % len(self._text)

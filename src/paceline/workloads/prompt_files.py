@@ -1,30 +1,81 @@
-"""Read a user's own prompts: a file with one JSON object per line."""
+"""Read a file of prompts: a user's own, or a data set in one of the public forms."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from paceline.workloads.fields import WorkloadError
-from paceline.workloads.prompts import Prompt, parse_prompt
+from paceline.workloads.prompt_forms import read_any_prompt
+from paceline.workloads.prompts import Prompt
+from paceline.workloads.record_files import read_json_records
+
+
+@dataclass(frozen=True, slots=True)
+class PromptRecord:
+    """One prompt of a file."""
+
+    where: str
+    """Its place, for messages: the file and the number of its line or item."""
+    item: Mapping[str, Any]
+    """The record as it stands in the file."""
+    prompt: Prompt
+
+
+@dataclass(frozen=True, slots=True)
+class PromptRecords:
+    """The prompts of a file, in its order."""
+
+    records: tuple[PromptRecord, ...]
+    num_left_out: int
+    """Records without a message of a user, such as empty conversations."""
+
+    @property
+    def prompts(self) -> list[Prompt]:
+        return [record.prompt for record in self.records]
+
+
+def load_prompt_records(path: Path) -> PromptRecords:
+    """The prompts of the file. WorkloadError names the place of the first bad record."""
+    found: list[PromptRecord] = []
+    num_left_out = 0
+    for where, item in read_json_records(path):
+        prompt = read_any_prompt(item, where, "prompts")
+        if prompt is None:
+            num_left_out += 1
+            continue
+        assert isinstance(item, dict)  # Anything else was refused.
+        found.append(PromptRecord(where, item, prompt))
+    if not found:
+        left_out = f"; {num_left_out} conversations have no message of a user" * bool(num_left_out)
+        raise WorkloadError(f"{path} holds no prompt; write one JSON object per line{left_out}")
+    return PromptRecords(tuple(found), num_left_out)
 
 
 def load_prompt_file(path: Path) -> list[Prompt]:
-    """The prompts of the file, in its order. WorkloadError names the line of the first bad one."""
-    return [prompt for _, prompt in load_placed_prompts(path)]
+    """The prompts of the file, in its order. WorkloadError names the place of the first bad one."""
+    return load_prompt_records(path).prompts
 
 
 def load_placed_prompts(path: Path) -> list[tuple[str, Prompt]]:
-    """As `load_prompt_file`, each after its place: the file and the number of its line."""
-    placed = [
-        (where, parse_prompt(item, where, "prompts")) for where, item in read_json_lines(path)
-    ]
-    if not placed:
-        raise WorkloadError(f"{path} holds no prompt; write one JSON object per line")
-    return placed
+    """As `load_prompt_file`, each after its place: the file and the number of its line.
+
+    For callers that read texts and messages alone: a prompt with tools is refused, because they
+    are part of what a model reads.
+    """
+    records = load_prompt_records(path).records
+    for record in records:
+        if record.prompt.fields:
+            name = next(iter(record.prompt.fields))
+            raise WorkloadError(
+                f"{record.where}: {name} is not used here, and the prompt is another one without "
+                "it; leave the line out, or take the field away"
+            )
+    return [(record.where, record.prompt) for record in records]
 
 
 def digest_of_file(path: Path) -> str:
@@ -39,33 +90,11 @@ def digest_of_file(path: Path) -> str:
         raise WorkloadError(f"cannot read {path}: {error}") from error
 
 
-def read_json_lines(path: Path) -> Iterator[tuple[str, object]]:
-    """Place and parsed value of every line that is not blank.
-
-    Only a newline ends a line: JSON allows U+2028 and other separators within a string.
-    """
-    for number, line in enumerate(read_file(path).split("\n"), start=1):
-        if line.strip():
-            where = f"{path}, line {number}"
-            try:
-                yield where, json.loads(line)
-            except ValueError as error:
-                raise WorkloadError(f"{where} is not JSON: {error}") from error
-
-
-def read_file(path: Path) -> str:
-    """The text of a file; WorkloadError if it cannot be read."""
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise WorkloadError(f"cannot read {path}: {error}") from error
-
-
 def add_system_prompt(prompts: Sequence[Prompt], text: str) -> list[Prompt]:
     """Put one system message in front of every chat, and the text in front of plain prompts."""
     system = {"role": "system", "content": text}
     return [
-        dataclasses.replace(prompt, text=f"{text}\n\n{prompt.text}")
+        dataclasses.replace(prompt, text=f"{text}\n\n{prompt.text}", input_tokens=None)
         if prompt.messages is None
         else dataclasses.replace(prompt, messages=(system, *prompt.messages))
         for prompt in prompts

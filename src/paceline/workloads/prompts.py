@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from paceline.workloads.fields import FieldReader
@@ -22,10 +22,15 @@ PROMPT_FIELDS = (
     "at",
     "model",
     "answer",
+    "tools",
+    "tool_choice",
+    "response_format",
 )
 """Of a prompt in a file. `category` is another name of `task`; `reference` and `id` are for the
 user's own scripts; `at`, `model` and `answer` are in the prompts that a gateway captures."""
 _TURN_FIELDS = ("content", "think_s", "max_tokens")
+_BODY_FIELDS = ("tools", "tool_choice", "response_format")
+"""Fields of a prompt that are sent as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +38,15 @@ class Turn:
     """A later message of a session: the user reads the answer, thinks, and writes again."""
 
     content: str
+    """The user's message; "" if `recorded` is the whole request."""
     think_s: float = 0.0
     """From the end of the answer before to the time at which this turn is due."""
     max_tokens: int | None = None
+    after_s: float | None = None
+    """When a recorded trace sends it, from the time at which the session's first request was due;
+    it is due at the end of the answer before if that is later. None: `think_s` counts."""
+    recorded: Prompt | None = None
+    """The request as it was recorded, in place of the messages and answers so far."""
 
     def __post_init__(self) -> None:
         if not self.think_s >= 0:
@@ -57,13 +68,17 @@ class Prompt:
     """Later turns of the session. Each is sent after all messages and answers before it."""
     due_s: float | None = None
     """When a recorded trace sends it, from the start of the trace; None without a schedule."""
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    """Further fields of the request's body: tools, tool_choice, response_format."""
+    input_tokens: int | None = None
+    """For how many tokens the text was made; None for any other text."""
 
     def __post_init__(self) -> None:
         if (self.messages is None) == (self.text is None):
             raise ValueError("a prompt needs either messages or a prompt text, but not both")
         if self.max_tokens is not None and self.max_tokens < 1:
             raise ValueError(f"max_tokens is {self.max_tokens}; it must be at least 1")
-        if self.turns and self.messages is None:
+        if self.messages is None and any(turn.recorded is None for turn in self.turns):
             raise ValueError("turns continue a chat; a prompt with turns needs messages")
         if self.ignore_eos and self.max_tokens is None:
             raise ValueError("ignore_eos needs max_tokens, so that the answer ends")
@@ -102,6 +117,7 @@ def read_prompt(fields: FieldReader, default_task: str, due_s: float | None = No
             ignore_eos=fields.flag("ignore_eos") or False,
             turns=_read_turns(fields),
             due_s=due_s,
+            fields={name: fields.raw(name) for name in _BODY_FIELDS if name in fields},
         )
     except ValueError as error:
         raise fields.error(str(error)) from error

@@ -29,6 +29,8 @@ class SamplingSettings:
     id_prefix: str = ""
     """Begins the request ids (header x-request-id), by which a server's log finds a request.
     Without it no id is sent."""
+    allows_ignore_eos: bool = True
+    """Whether the server takes the field; without it an answer may end before its length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +44,24 @@ class NextTurn:
     number: int
     """Of the next turn: 1 for the first that follows."""
 
-    @property
-    def think_s(self) -> float:
-        """From the end of the answer before to the time at which the turn is due."""
-        return self.prompt.turns[0].think_s
+    def due_s(self, ended_s: float, session_due_s: float) -> float:
+        """When the turn is due, if the answer before ended at `ended_s` and the session's first
+        request was due at `session_due_s`."""
+        turn = self.prompt.turns[0]
+        if turn.after_s is not None:
+            return max(ended_s, session_due_s + turn.after_s)
+        return ended_s + turn.think_s
 
     def request(self, answer: str) -> RequestSpec:
-        """The next request: all messages so far, the answer, and the next message of the user."""
-        assert self.prompt.messages is not None
+        """The next request: all messages so far, the answer, and the next message of the user, or
+        what was recorded."""
         turn, *later = self.prompt.turns
+        if turn.recorded is not None:
+            recorded = dataclasses.replace(
+                turn.recorded, task=self.prompt.task, turns=tuple(later), due_s=None
+            )
+            return build_spec(recorded, self.sampling, self.index, self.number)
+        assert self.prompt.messages is not None
         grown = dataclasses.replace(
             self.prompt,
             messages=(
@@ -79,6 +90,10 @@ class RequestSpec:
     due_s: float | None = None
     """When a recorded trace sends it; None without a schedule."""
     next_turn: NextTurn | None = None
+    asked_input_tokens: int | None = None
+    """For how many tokens its text was made; None for any other text."""
+    asked_output_tokens: int | None = None
+    """Exactly how many tokens the answer must have; None where it may end by itself."""
 
     def __post_init__(self) -> None:
         if not self.path.startswith("/"):
@@ -108,7 +123,8 @@ def build_spec(
     max_tokens = sampling.max_tokens if sampling.max_tokens is not None else prompt.max_tokens
     if max_tokens is not None:
         body["max_tokens"] = max_tokens
-    if prompt.ignore_eos:
+    ignores_eos = prompt.ignore_eos and sampling.allows_ignore_eos
+    if ignores_eos:
         body["ignore_eos"] = True
     if prompt.messages is not None:
         path = "/v1/chat/completions"
@@ -116,6 +132,7 @@ def build_spec(
     else:
         path = "/v1/completions"
         body["prompt"] = prompt.text
+    body.update(prompt.fields)
     body.update(sampling.extra_body)
     return RequestSpec(
         index=index,
@@ -126,4 +143,6 @@ def build_spec(
         request_id=f"{sampling.id_prefix}{index}-{turn}" if sampling.id_prefix else None,
         due_s=prompt.due_s,
         next_turn=NextTurn(prompt, sampling, index, turn + 1) if prompt.turns else None,
+        asked_input_tokens=prompt.input_tokens,
+        asked_output_tokens=max_tokens if ignores_eos else None,
     )

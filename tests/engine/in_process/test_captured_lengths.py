@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import torch
 
+from paceline.compatibility.length_table import render_length_table
 from paceline.engine.compat.captured_lengths import captured_lengths
-from paceline.engine.compat.length_table import render_length_table
 
 pytestmark = pytest.mark.engine
 

@@ -58,6 +58,19 @@ def test_a_row_without_weight_gives_an_index_of_the_vocabulary() -> None:
     assert draw_by_cumulation(torch.zeros(1, 4), torch.tensor([0.5])).item() == 3
 
 
+@pytest.mark.parametrize("draft_prob", [1.0, float("nan")])
+def test_a_token_that_the_target_rules_out_never_replaces_a_draft(draft_prob: float) -> None:
+    """A grammar leaves the target one token. The draft's probabilities are as sure of it, or are no
+    numbers: nothing is left of the target's after subtraction."""
+    target = torch.zeros(1, 8)
+    target[0, 2] = 1.0
+    arguments = (
+        1, [1], torch.tensor([1]), torch.tensor([5]), draft_prob * target, target,
+        sampling([1.0], {}), None,
+    )  # fmt: skip
+    assert RECOVERED(never, *arguments).tolist() == [2]
+
+
 def test_drafts_follow_their_temperature_and_greedy_rows_their_largest_logit() -> None:
     """Logits ln 3 and 0 at temperature 1: three quarters and a quarter; at 0.5: 9 and 1 in 10."""
     torch.manual_seed(0)

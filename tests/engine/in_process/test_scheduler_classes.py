@@ -152,7 +152,8 @@ def test_a_request_that_joins_with_one_token_is_not_padded(vllm_config: Any) -> 
 @pytest.fixture
 def config_of_a_gpu(vllm_config: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Full graphs under Model Runner V2, which a CPU has not, and a table that names 0, 1 and 3."""
-    from paceline.engine.compat import captured_lengths, length_table
+    from paceline.compatibility import length_table
+    from paceline.engine.compat import captured_lengths
 
     monkeypatch.setattr(captured_lengths, "_decodes_in_full_graphs", lambda vllm_config: True)
     monkeypatch.setattr(

@@ -63,6 +63,13 @@ class SimulatedTransport:
         raise ServerError("not found", 404)
 
 
+def unreachable() -> ServerError:
+    """Of a request to a server that has ended before."""
+    error = ServerError("cannot reach it")
+    error.was_sent = False
+    return error
+
+
 def in_turn(tokens: list[Any]) -> list[list[Any]]:
     """Parts of one token and of two in turn."""
     return [tokens[at : at + 1 + at % 3] for at in range(len(tokens)) if at % 3 < 2]
@@ -146,7 +153,7 @@ class DyingOn(SimulatedTransport):
 
     async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         if self.is_dead:
-            raise ServerError("cannot reach it")
+            raise unreachable()
         if body.get(self._field) not in (None, NEUTRAL.get(self._field)):
             self.is_dead = True
             raise ServerError("it died", 500)

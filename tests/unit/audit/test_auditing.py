@@ -20,7 +20,6 @@ from paceline.audit.output.document import render_document
 from paceline.audit.output.lines import render_lines
 from paceline.audit.prompts import PROMPTS, REPETITIVE
 from paceline.audit.server.server import Server
-from paceline.audit.server.transport import ServerError
 from paceline.audit.server.truth import Truth
 from paceline.audit.statistics.evidence import Evidence
 from paceline.audit.statistics.noise import TYPICAL_NATS
@@ -35,9 +34,10 @@ from unit.audit.simulated import (
     WithoutDrafts,
     in_turn,
     simulated_server,
+    unreachable,
 )
 
-QUICK = AuditConfig(smallest_bias=0.5)
+QUICK = AuditConfig(smallest_bias=0.5, restart_seconds=0.0)
 
 SMALLEST = {
     DefectKind.ACCEPT_ALL: 0.5,
@@ -59,7 +59,7 @@ async def probed_server() -> Server:
     """A right server with everything known that it supports."""
     server = simulated_server()
     await server.probe()
-    assert await server.probe_parameters() == []
+    assert await server.probe_choices() + await server.probe_parameters() == []
     return server
 
 
@@ -148,7 +148,7 @@ async def test_a_server_that_dies_leaves_a_report(num_before: int) -> None:
     class Dying(SimulatedTransport):
         async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
             if len(self.bodies) >= num_before:
-                raise ServerError("cannot reach it")
+                raise unreachable()
             return await super().post(path, body)
 
     audit = Audit(Server(Dying(), url="http://m"), QUICK)

@@ -97,11 +97,12 @@ def test_a_server_that_cannot_be_reached_is_an_error() -> None:
     assert "are not known (" in result.output
 
 
-def test_a_server_that_dies_is_undecided_and_shows_the_request() -> None:
+def test_a_server_that_dies_of_a_request_is_found_with_the_request() -> None:
+    """The 40th is a sampled one that was sent alone."""
     with served(Fault(FaultKind.DIE, request=40)) as url:
-        result = audit(url)
-    assert result.exit_code == 3, result.output
-    assert "does not answer any more" in " ".join(result.output.split())
+        result = audit(url, "--restart-seconds", "0")
+    assert result.exit_code == 1, result.output
+    assert "an ordinary request ended the server" in " ".join(result.output.split())
     assert f"curl -s {url}/v1/completions" in result.output
 
 

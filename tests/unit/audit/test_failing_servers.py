@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,12 +14,14 @@ from paceline.audit.auditing import Audit, AuditConfig
 from paceline.audit.known_issues import TENSORRT_STALE_DRAFT, VLLM_CPU
 from paceline.audit.output.document import render_document
 from paceline.audit.output.lines import render_lines
+from paceline.audit.server import server as server_module
 from paceline.audit.server.server import Server
 from paceline.audit.server.transport import ServerError
+from paceline.audit.verdict import Verdict
 from paceline.mock_vllm.model.sampling_defect import DefectKind, SamplingDefect
-from unit.audit.simulated import Drafting, DyingOn, SimulatedTransport
+from unit.audit.simulated import Drafting, DyingOn, SimulatedTransport, unreachable
 
-QUICK = AuditConfig(smallest_bias=2.0)
+QUICK = AuditConfig(smallest_bias=2.0, restart_seconds=0.0)
 
 
 async def audited(transport: SimulatedTransport) -> dict[str, Any]:
@@ -69,17 +73,185 @@ async def test_the_evidence_of_few_answers_counts_before_the_server_dies() -> No
     assert wrong["verdict"] == "lossy"
 
 
-async def test_a_server_that_dies_under_a_probe_leaves_the_request_in_the_report() -> None:
-    document = await audited(DyingOn("top_k"))
-    assert document["verdict"] == "undecided"
-    reasons = " ".join(document["reasons"])
-    assert "during the check of sampling parameters: it died; the server does not answer" in reasons
-    failed = document["failed_request"]
-    assert failed["body"]["top_k"] == 3
-    assert not failed["is_server_alive"]
-    assert any("it may end the server again" in line for line in render_lines(document))
-    assert failed["curl"] in render_lines(document)
+ORDINARY = ("seed", "top_k", "presence_penalty", "logit_bias", "response_format", "n", "stop")
+"""Fields of ordinary requests."""
+
+
+@pytest.mark.parametrize("field", ORDINARY)
+async def test_an_ordinary_request_that_ends_the_server_for_good_is_found(field: str) -> None:
+    """It was sent alone, after samples without the field were judged."""
+    document = await audited(DyingOn(field))
+    assert document["verdict"] == "lossy"
+    [reason] = document["reasons"]
+    assert f" with {field}, sent alone during the check of " in reason
+    assert reason.endswith("it died; it was not back when the audit ended")
+    smallest = document["smallest_failing_request"]
+    assert smallest["body"][field]
+    assert document["deaths"] == [
+        {"body": smallest["body"], "curl": smallest["curl"], "error": "it died", "is_back": False}
+    ]
+    assert render_lines(document).count(smallest["curl"]) == 1
     assert document["sampled"]["num_drafted_tokens"] > 0
+
+
+class Restarting(DyingOn):
+    """Is back after two requests that it leaves unanswered."""
+
+    num_deaths = 0
+    num_unanswered = 0
+    num_answered = 0
+    """Since the last restart."""
+
+    async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        if self.is_dead:
+            self.num_unanswered += 1
+            if self.num_unanswered % 3 == 0:
+                self.is_dead = False
+        was_dead = self.is_dead
+        try:
+            document = await super().post(path, body)
+        finally:
+            self.num_deaths += self.is_dead and not was_dead
+        self.num_answered += 1
+        return document
+
+
+@pytest.fixture
+def quick_restarts(monkeypatch: pytest.MonkeyPatch) -> AuditConfig:
+    monkeypatch.setattr(server_module, "_RETRY_S", 0.0)
+    return AuditConfig(smallest_bias=2.0, restart_seconds=60.0)
+
+
+@pytest.mark.parametrize("field", ORDINARY)
+async def test_the_audit_continues_without_that_kind_of_request(
+    field: str, quick_restarts: AuditConfig
+) -> None:
+    transport = Restarting(field)
+    audit = Audit(Server(transport, url="http://m"), quick_restarts)
+    await audit.run()
+    document = render_document(audit, {})
+    assert document["verdict"] == "lossy"
+    assert [one["is_back"] for one in document["deaths"]] == [True]
+    assert document["smallest_failing_request"]["body"][field]
+    assert document["failed_request"] is None
+    assert transport.num_deaths == 1
+    assert audit.error is None
+    assert document["error_rates"]["smallest_bias"] <= 2.0  # the samples were completed
+    assert {one.name for one in audit.features.found} >= {
+        "seeds",
+        "stop",
+        "n",
+        "structured output",
+    } - {{"response_format": "structured output"}.get(field, field)}
+
+
+async def test_a_wrong_answer_comes_before_an_end_as_the_smallest_request(
+    quick_restarts: AuditConfig,
+) -> None:
+    transport = Restarting("logit_bias", SamplingDefect(DefectKind.FILTERS_IGNORED))
+    config = dataclasses.replace(quick_restarts, smallest_bias=0.1)
+    audit = Audit(Server(transport, url="http://m"), config)
+    await audit.run()
+    document = render_document(audit, {})
+    assert document["verdict"] == "lossy"
+    assert len(document["reasons"]) == 2
+    assert document["smallest_failing_request"]["body"]["top_k"] > 0
+
+
+async def test_an_end_under_several_requests_is_looked_for_one_at_a_time(
+    quick_restarts: AuditConfig,
+) -> None:
+    """Two greedy requests in flight end it, so no request alone does."""
+
+    class DyingOfTwo(SimulatedTransport):
+        num_in_flight = 0
+        num_asked = 0
+        is_dead = False
+
+        async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+            if self.is_dead:
+                self.num_asked += 1
+                self.is_dead = self.num_asked < 3
+                raise unreachable()
+            self.num_in_flight += 1
+            await asyncio.sleep(0)
+            self.is_dead |= self.num_in_flight > 1
+            self.num_in_flight -= 1
+            return await super().post(path, body)
+
+    server = Server(DyingOfTwo(), url="http://m")
+    audit = Audit(server, quick_restarts)
+    await audit.run()
+    document = render_document(audit, {})
+    assert document["verdict"] == "undecided"
+    [reason] = document["reasons"]
+    assert "the check of greedy answers, and did not answer for a time (cannot reach it)" in reason
+    assert document["deaths"] == []
+    assert document["greedy"]["is_finished"]
+
+
+@pytest.mark.parametrize("status", [429, 503])
+async def test_an_overloaded_server_is_not_said_to_have_ended(
+    status: int, quick_restarts: AuditConfig
+) -> None:
+    """As a gateway whose only engine restarts for another reason: nothing is blamed."""
+
+    class Away(SimulatedTransport):
+        num_refused = 0
+
+        async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+            if 0 < self.num_refused < 4 or (body.get("seed") is not None and not self.num_refused):
+                self.num_refused += 1
+                raise ServerError("no engine is ready", status)
+            return await super().post(path, body)
+
+    audit = Audit(Server(Away(), url="http://m"), quick_restarts)
+    await audit.run()
+    assert audit.deaths == []
+    document = render_document(audit, {})
+    assert document["verdict"] == "undecided"
+    assert "which request was the cause is not known" in document["reasons"][0]
+
+
+async def test_a_server_that_is_away_again_and_again_ends_no_check_for_ever(
+    quick_restarts: AuditConfig,
+) -> None:
+    class Flapping(SimulatedTransport):
+        num_posts = 0
+
+        async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+            self.num_posts += 1
+            if self.num_posts > 20 and self.num_posts % 20 < 3:
+                raise unreachable()
+            return await super().post(path, body)
+
+    audit = Audit(Server(Flapping(), url="http://m"), quick_restarts)
+    async with asyncio.timeout(60):
+        await audit.run()
+    assert audit.deaths == []
+    assert audit.decision().verdict is Verdict.UNDECIDED
+
+
+async def test_the_wait_for_a_server_does_not_count_in_the_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Slow(DyingOn):
+        num_asked = 0
+
+        async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+            if self.is_dead and body["max_tokens"] == 1:
+                self.num_asked += 1
+                if self.num_asked == 3:
+                    await asyncio.sleep(1.5)
+                    self.is_dead = False
+            return await super().post(path, body)
+
+    monkeypatch.setattr(server_module, "_RETRY_S", 0.0)
+    audit = Audit(Server(Slow("seed"), url="http://m"), AuditConfig(60.0, smallest_bias=2.0))
+    begun_s = time.monotonic()
+    await audit.run()
+    assert [one.is_back for one in audit.deaths] == [True]
+    assert audit._deadline_s >= begun_s + 61.5
 
 
 async def test_a_reference_that_dies_is_named() -> None:
@@ -156,7 +328,7 @@ class FailingOn(Drafting):
             FailingOn(field="presence_penalty"),
             "the server fails on sampled requests with penalties: status 500",
         ),
-        (FailingOn(field="response_format"), "structured: the server fails: status 500"),
+        (FailingOn(field="response_format"), "structured output: the server fails: status 500"),
         (FailingOn(stream_tokens=48), "acceptance: the server fails: status 500"),
     ],
 )
@@ -177,7 +349,7 @@ async def test_a_request_that_fails_once_says_that_the_server_still_answers() ->
 
         async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
             self.num_sampled += body["temperature"] == 1.0 and body["max_tokens"] == 6
-            if self.num_sampled == 10:
+            if self.num_sampled == 12:
                 self.num_sampled += 1
                 raise ServerError("status 500", 500)
             return await super().post(path, body)

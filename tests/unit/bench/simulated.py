@@ -1,7 +1,8 @@
 """A simulated server with known behaviour, scripted by each prompt.
 
 A prompt is a JSON object: `chunks` (list of texts), `tokens`, `delay_s` before each chunk, `fail`
-(the kind of failure). It speaks real HTTP on loopback and streams like vLLM.
+(the kind of failure), `beside_usage` (fields of the last chunk). It speaks real HTTP on loopback
+and streams like vLLM.
 As a program, `simulated.py PORT DELAY_S`, it adds that delay to every chunk.
 """
 
@@ -37,6 +38,7 @@ class SimulatedServer:
     drafted: int = 0
     has_metrics: bool = True
     owned_by: str = "vllm"
+    takes_ignore_eos: bool = True
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
     """A first request has arrived."""
     _enough: asyncio.Event = field(default_factory=asyncio.Event)
@@ -91,6 +93,8 @@ class SimulatedServer:
         self, request: web.Request, body: dict[str, Any], script: dict[str, Any]
     ) -> web.StreamResponse:
         fail = script.get("fail")
+        if body.get("ignore_eos") and not self.takes_ignore_eos:
+            return web.json_response({"error": {"message": "'ignore_eos' is odd"}}, status=400)
         if fail == "status":
             error = {"error": {"message": "no such thing", "code": 400}}
             return web.json_response(error, status=400)
@@ -122,7 +126,11 @@ class SimulatedServer:
                 "prompt_tokens": script.get("prompt_tokens", 4),
                 "completion_tokens": script.get("tokens", len(chunks)),
             }
-            last = [] if fail == "usage" else [{"choices": [], "usage": usage}]
+            last = (
+                []
+                if fail == "usage"
+                else [{"choices": [], "usage": usage, **script.get("beside_usage", {})}]
+            )
             events = [f"data: {json.dumps(event)}\n\n" for event in (finish, *last)]
             await response.write("".join([*events, "data: [DONE]\n\n"]).encode())
         return response

@@ -12,6 +12,7 @@ MODULES = (
     "paceline.bench.compare.block_load",
     "paceline.bench.compare.signed_rank",
     "paceline.bench.governor.settings",
+    "paceline.bench.load.chunks",
     "paceline.bench.quick.estimate",
     "paceline.bench.quick.gain_ratio",
     "paceline.bench.quick.levels",

@@ -125,6 +125,30 @@ def test_a_baseline_of_another_load_is_named(tmp_path: Path) -> None:
     assert "more than the server: the concurrency is 8, the baseline's is 1" in result.output
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"config": {"concurrency": 1}}, "the concurrency is 8, the baseline's is 1"),
+        ({"valid": False, "notes": ["sent late"]}, "baseline: the run is not valid: sent late"),
+        ({"summary": {"num_errors": 3}}, "baseline: 3 of 1000 requests failed"),
+        (
+            {"summary": {"output_tokens_per_s": 1000.0}},
+            "answers have 200 tokens, the baseline's have 100",
+        ),
+    ],
+)
+def test_what_speaks_against_a_saving_is_said_before_it(
+    tmp_path: Path, changes: dict[str, Any], message: str
+) -> None:
+    """Above it on the screen, where a reader begins."""
+    base = write_run(tmp_path / "base.json", **changes)
+    result = invoke(write_run(tmp_path / "run.json"), "--usd-per-hour", "1", "--baseline", base)
+    lines = result.output.splitlines()
+    assert lines[0] == "Warnings:"
+    assert message in lines[1]
+    assert "than the baseline" in "".join(lines[2:])
+
+
 def test_failed_requests_and_invalid_runs_are_warned_of(tmp_path: Path) -> None:
     changes = {"valid": False, "notes": ["sent late"], "summary": {"num_errors": 3}}
     result = invoke(write_run(tmp_path / "run.json", **changes), "--usd-per-hour", "1")

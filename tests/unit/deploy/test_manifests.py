@@ -326,7 +326,7 @@ def test_weights_on_a_claim_need_no_network() -> None:
         of_kind(files, "ConfigMap")["paceline-settings"]["data"]["paceline.yaml"]
     )
     assert settings["engine"]["model"] == "/models/Qwen3-8B-FP8"
-    assert settings["engine"]["draft"] == "/models/Qwen3-0.6B-FP8"
+    assert settings["engine"]["draft"] == "ngram"
 
 
 def test_the_same_options_give_the_same_bytes(tmp_path: Path) -> None:

@@ -25,7 +25,9 @@ paceline_draft_drift_acceptance_last_half_hour{replica="r0",category="sampled"} 
 paceline_draft_drift_lasting_lost_fraction{replica="r0",category="sampled"} 0.2
 paceline_governor_goodput_tokens_per_second{replica="r0"} 160
 """
-_STALE = MonitorFile("rules.yaml", (Monitor("alert", "Full", ("vllm:gone > 0.9",)),))
+_STALE = MonitorFile(
+    "rules.yaml", (Monitor("alert", "Full", ("vllm:gpu_cache_usage_perc > 0.9",)),)
+)
 _NO_PREFIX_CACHE = 'vllm:cache_config_info{enable_prefix_caching="False"} 1\n'
 _BF16 = frozenset({"avx2", "avx512f", "avx512_bf16"})
 

@@ -76,6 +76,18 @@ def test_a_probe_finds_what_drafts_lose_on_a_mock_server(tmp_path: Path) -> None
     assert "duplicate-tokens" in document["passed"]
 
 
+def test_a_probe_of_a_small_server_does_not_judge_its_own_queue(tmp_path: Path) -> None:
+    """Eight requests at a time, of which the server computes two."""
+    file = tmp_path / "diagnosis.json"
+    with spawn_mock_vllm("--model", "m", "--max-num-seqs", "2") as server:
+        result = run(server.url, "--seconds", "4", "--probe", "--json", str(file))
+    document = json.loads(file.read_text())
+    assert "queue-in-engine" not in {one["id"] for one in document["findings"]}, result.output
+    reasons = {one["check"]: one["reason"] for one in document["not_judged"]}
+    assert "the only requests were those of the probe, at most 8 at a time" in reasons["queue"]
+    assert document["probe"]["concurrency"] == 8
+
+
 class Pages(Mapping[str, tuple[int, bytes]]):
     """Every reading of the metrics gets the next page; after the last one they are gone."""
 
@@ -222,6 +234,10 @@ def test_the_key_is_sent_and_not_written(tmp_path: Path) -> None:
         ({"/metrics": (200, b"{}")}, "is JSON"),
         ({"/metrics": (200, b"\xff\xfe\x00")}, "no Prometheus text"),
         ({"/metrics": (200, b"node_load1 0.5\n")}, "no metric of vLLM or Paceline"),
+        (
+            {"/metrics": (200, b'vllm:num_requests_running{server="a"} 1\nvllm:current_qps 2\n')},
+            "no metric of an engine (such as vllm:generation_tokens_total): it is of a router",
+        ),
         ({}, "answered with status 404"),
         (
             {"/v1/models": (200, b'{"data": [{"id": "m", "owned_by": "paceline"}]}')},
@@ -268,6 +284,45 @@ def test_the_log_of_an_engine_that_did_not_start_is_judged(
     document = json.loads(file.read_text())
     assert document["server"]["kind"] is None
     assert "cannot be reached" in document["not_judged"][0]["reason"]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("", "log: it is empty"),
+        ("INFO 11-02 10:00:01 [a.py:1] vLLM API server version 0.32.0\n", "has a known cause"),
+        ("Traceback (most recent call last):\nKeyError: 'layers.7'\n", "is KeyError: 'layers.7'"),
+    ],
+)
+def test_a_silent_server_with_a_log_of_unknown_messages_gets_no_clean_bill(
+    tmp_path: Path, closed_port: int, text: str, shown: str
+) -> None:
+    log, file = tmp_path / "vllm.log", tmp_path / "diagnosis.json"
+    log.write_text(text)
+    url = f"http://127.0.0.1:{closed_port}"
+    result = run(url, "--seconds", "2", "--log", str(log), "--json", str(file))
+    assert result.exit_code == 4, result.output
+    assert "No diagnosis: no check has a verdict." in result.output
+    assert "Nothing found" not in result.output
+    assert shown in " ".join(result.output.split())
+    assert json.loads(file.read_text())["exit_code"] == 4
+
+
+def test_a_server_that_refuses_its_metrics_is_judged_by_its_log_alone(tmp_path: Path) -> None:
+    log = tmp_path / "vllm.log"
+    log.write_text("INFO 11-02 10:00:01 [a.py:1] vLLM API server version 0.32.0\n")
+    with answering({"/metrics": (401, b"")}) as server:
+        result = run(server.url, "--seconds", "2", "--log", str(log))
+    assert result.exit_code == 4, result.output
+
+
+def test_a_server_that_ends_at_once_is_judged_by_its_log(tmp_path: Path) -> None:
+    log = tmp_path / "vllm.log"
+    log.write_text("torch.OutOfMemoryError: CUDA out of memory.\n")
+    with answering(Pages([METRICS])) as server:
+        result = run(server.url, "--seconds", "2", "--log", str(log))
+    assert result.exit_code == 3, result.output
+    assert "CRITICAL log-out-of-memory" in result.output
 
 
 def test_a_server_that_ends_while_observed_is_critical() -> None:

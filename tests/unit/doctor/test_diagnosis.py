@@ -94,7 +94,24 @@ def test_a_log_alone_can_be_judged() -> None:
     diagnosis = judge_log_only(["CUDA out of memory"], "it does not answer")
     assert [one.id for one in diagnosis.findings] == ["log-out-of-memory"]
     assert NotJudged("unavailable", "it does not answer") in diagnosis.not_judged
-    assert judge_log_only([], "it does not answer").passed == ("log",)
+
+
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        ([], "it is empty"),
+        (
+            ["INFO 11-02 10:00:01 [api_server.py:1977] vLLM API server version 0.32.0"],
+            "has a known",
+        ),
+        (["Traceback (most recent call last):", "KeyError: 'layers.7'"], "is KeyError: 'layers.7'"),
+    ],
+)
+def test_a_log_alone_without_a_known_message_is_no_verdict(lines: list[str], reason: str) -> None:
+    diagnosis = judge_log_only(lines, "it does not answer")
+    assert not diagnosis.has_verdict
+    assert diagnosis.not_judged[0].check == "log"
+    assert reason in diagnosis.not_judged[0].reason
 
 
 def test_finding_ids_are_unique_and_documented() -> None:

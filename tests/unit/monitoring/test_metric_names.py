@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import doctest
+from types import ModuleType
 
 import pytest
 
-from paceline.monitoring import metric_names as module
+from paceline.monitoring import metric_names as names_module
+from paceline.monitoring import vllm_names
 from paceline.monitoring.alerts import AlertOptions, alerts
 from paceline.monitoring.dashboards import DASHBOARDS
 from paceline.monitoring.metric_names import MissingMetric, metric_names, missing_metrics
@@ -91,7 +93,8 @@ def test_the_own_alerts_and_panels_name_only_metrics_of_the_gateway() -> None:
     assert len(DASHBOARDS) == 2
 
 
-def test_the_examples_are_true() -> None:
+@pytest.mark.parametrize("module", [names_module, vllm_names])
+def test_the_examples_are_true(module: ModuleType) -> None:
     result = doctest.testmod(module)
     assert result.attempted > 0
     assert result.failed == 0

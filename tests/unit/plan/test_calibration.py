@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -39,3 +40,17 @@ def test_a_server_that_does_not_answer_is_named() -> None:
     result = run_plan(str(target_path()), "--gpu", "cpu", "--calibrate", "http://127.0.0.1:9")
     assert result.exit_code == 2
     assert "the server at http://127.0.0.1:9, given with --calibrate" in result.stderr
+
+
+@pytest.mark.parametrize("name", ["http_proxy", "HTTP_PROXY", "all_proxy"])
+def test_the_server_is_asked_without_the_proxy(
+    server_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """As on a machine in a company's network: all else goes through its proxy."""
+    monkeypatch.setenv(name, "http://127.0.0.1:9")
+    monkeypatch.setenv("no_proxy", "")
+    monkeypatch.setattr(urllib.request, "_opener", None)  # urlopen keeps its first environment
+    arguments = (str(target_path()), "--gpu", "cpu", "--draft", "none", "--prompt-tokens", "32",
+                 "--output-tokens", "32")  # fmt: skip
+    plan = plan_json(tmp_path, *arguments, "--calibrate", server_url)
+    assert plan["hardware"]["calibration"]["one_s"] * 1e3 >= 0.95 * TPOT_MS

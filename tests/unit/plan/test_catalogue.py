@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from paceline.capacity.model.hf_config import read_model_config
-from paceline.capacity.model.weight_format import read_weight_format
+from paceline.capacity.model.quantized_config import read_weight_format
 from paceline.compatibility.draft_pairs import draft_pairs
 from paceline.plan.sources.catalogue import load_catalogue
 from paceline.plan.sources.this_machine import Machine
@@ -68,7 +68,7 @@ def test_aliases_name_the_same_gpu() -> None:
 def test_the_users_price_replaces_the_list_price() -> None:
     entry = load_catalogue().find("h100", MACHINE, 1.5)
     assert entry.hardware.usd_per_hour == 1.5
-    assert entry.price_source == "given with --usd-per-hour"
+    assert entry.price_source == "given with --usd-per-gpu-hour"
 
 
 def test_a_gpu_without_a_price_has_no_cost(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def test_the_weights_of_the_bundled_pair_are_those_of_its_files(tmp_path: Path) 
 def test_a_draft_model_takes_memory_from_the_cache(tmp_path: Path) -> None:
     arguments = ("Qwen/Qwen2.5-72B-Instruct", "--gpu", "h100", "--num-gpus", "4")
     alone = plan_json(tmp_path, *arguments, "--draft", "none")
-    with_draft = plan_json(tmp_path, *arguments)
+    with_draft = plan_json(tmp_path, *arguments, "--acceptance", "0.9")
     assert with_draft["draft"]["name"] == "Qwen/Qwen2.5-1.5B-Instruct"
     assert with_draft["kv_cache"]["num_blocks"] < alone["kv_cache"]["num_blocks"]
     assert with_draft["kv_cache"]["draft_bytes_per_token_per_gpu"] > 0
@@ -71,11 +71,14 @@ def test_the_fewest_gpus_are_taken_where_no_number_is_given(tmp_path: Path) -> N
     assert plan_json(tmp_path, LLAMA_70B, "--gpu", "h100")["hardware"]["num_gpus"] == 4
 
 
-def test_without_gpu_the_cheapest_machine_is_chosen(tmp_path: Path) -> None:
-    chosen = plan_json(tmp_path, QWEN_7B)
-    named = plan_json(tmp_path, QWEN_7B, "--gpu", "h100")
-    cost = chosen["cost"]["usd_per_million_output_tokens"]
-    assert cost <= named["cost"]["usd_per_million_output_tokens"]
+def test_a_plan_lists_what_it_knows_without_a_model() -> None:
+    result = run_plan("--list")
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert "  meta-llama/Meta-Llama-3-70B" in lines
+    (single,) = [line for line in lines if line.split()[:4:3] == ["h100", "1"]]
+    assert "2026-" in single
+    assert any(line.split()[:1] == ["cpu"] for line in lines)
 
 
 @pytest.mark.parametrize(
@@ -107,12 +110,12 @@ def test_an_unknown_architecture_is_refused(tmp_path: Path) -> None:
 
 def test_the_written_files_start_a_server(tmp_path: Path) -> None:
     folder = tmp_path / "deployment"
-    result = run_plan(LLAMA_70B, "--gpu", "h100", "--num-gpus", "8", "--slo-tpot-ms", "50",
+    result = run_plan(LLAMA_70B, "--gpu", "h100", "--num-gpus", "8", "--slo-tpot-ms", "20",
+                      "--draft", "ngram", "--acceptance", "0.8",
                       "--write", str(folder))  # fmt: skip
     assert result.exit_code == 0, result.output
     settings = load_settings({}, {}, folder / "paceline.yaml").settings
     assert settings.engine.model == LLAMA_70B
-    assert settings.slo.time_per_output_token_ms == 50
     assert "--tensor-parallel-size" in settings.engine.vllm_args
     command = (folder / "vllm-command.txt").read_text()
     assert command.startswith(f"vllm serve {LLAMA_70B} ")
@@ -143,6 +146,12 @@ def test_weights_that_are_stored_quantized_are_not_converted(tmp_path: Path) -> 
     assert "paceline quantize" not in (tmp_path / "paceline.yaml").read_text()
 
 
+def test_a_config_that_an_editor_marked_is_read(tmp_path: Path) -> None:
+    config = (target_path() / "config.json").read_text()
+    (tmp_path / "config.json").write_text(config, encoding="utf-8-sig")
+    assert run_plan(str(tmp_path), "--gpu", "l40s").exit_code == 0
+
+
 @pytest.mark.parametrize("gpu", ["h100", "cpu"])
 def test_the_format_of_the_kv_cache_is_written(gpu: str, tmp_path: Path) -> None:
     arguments = ("Qwen/Qwen2.5-0.5B", "--gpu", gpu, "--kv-cache-dtype", "fp8")
@@ -151,6 +160,10 @@ def test_the_format_of_the_kv_cache_is_written(gpu: str, tmp_path: Path) -> None
     engine = load_settings({}, {}, tmp_path / "paceline.yaml").settings.engine
     assert (engine.kv_cache_dtype, engine.vllm_args.count("--kv-cache-dtype")) == ("fp8", 0)
     assert "--kv-cache-dtype fp8" in (tmp_path / "vllm-command.txt").read_text()
+
+
+TABLE = [[1, 1, 7], [2, 2, 3], [3, 3, 1], [4, 4, 0]]
+LOOKUP = {"prompt_lookup_min": 2, "prompt_lookup_max": 4}
 
 
 @pytest.mark.parametrize(
@@ -162,18 +175,45 @@ def test_the_format_of_the_kv_cache_is_written(gpu: str, tmp_path: Path) -> None
         ),
         (
             ["Qwen/Qwen3-32B", "--gpu", "h100"],
-            {"method": "draft_model", "draft_sample_method": "probabilistic"},
+            {
+                "method": "draft_model",
+                "draft_sample_method": "probabilistic",
+                "num_speculative_tokens_per_batch_size": TABLE,
+            },
         ),
-        ([LLAMA_70B, "--gpu", "h200", "--quantization", "fp8"], {"method": "ngram_gpu"}),
-        (["Qwen/Qwen2.5-0.5B", "--gpu", "cpu", "--draft", "ngram"], {"method": "ngram"}),
+        (
+            [LLAMA_70B, "--gpu", "h200", "--quantization", "fp8"],
+            {"method": "ngram_gpu", "num_speculative_tokens_per_batch_size": TABLE} | LOOKUP,
+        ),
+        (
+            ["Qwen/Qwen3-8B", "--gpu", "l4", "--draft-length-max", "3", "--draft", "ngram"],
+            {
+                "method": "ngram_gpu",
+                "num_speculative_tokens_per_batch_size": [[1, 1, 3], [2, 2, 1], [3, 3, 0]],
+            }
+            | LOOKUP,
+        ),
+        (["Qwen/Qwen3-8B", "--gpu", "l4", "--draft", "suffix"], {"method": "suffix"}),
+        (
+            ["Qwen/Qwen2.5-0.5B", "--gpu", "cpu", "--draft", "ngram"],
+            {"method": "ngram"} | LOOKUP,
+        ),
     ],
-    ids=["other padding", "same vocabulary", "n-gram on a GPU", "n-gram on a CPU"],
+    ids=[
+        "other padding: Model Runner V1",
+        "same vocabulary",
+        "n-gram on a GPU",
+        "at most 3 drafts",
+        "suffix: Model Runner V1",
+        "n-gram on a CPU",
+    ],
 )
-def test_vllm_accepts_the_drafter(
+def test_vllm_accepts_the_drafter_and_captures_its_lengths(
     arguments: list[str], config: dict[str, object], tmp_path: Path
 ) -> None:
     """vLLM refuses a draft model of another vocabulary size that it need not map."""
-    words = plan_json(tmp_path, *arguments)["launch"]["vllm_args"]
+    launch = plan_json(tmp_path, *arguments)["launch"]
+    words = launch["vllm_args_to_measure_the_acceptance"]
     planned = json.loads(words[words.index("--speculative-config") + 1])
     for name in ("model", "num_speculative_tokens"):
         planned.pop(name, None)
@@ -184,7 +224,8 @@ def test_a_head_drafts_for_a_target_of_its_size_and_is_no_model(tmp_path: Path) 
     config = json.loads((smollm2.head_path() / "config.json").read_text())
     target = config | {"architectures": ["LlamaForCausalLM"], "num_hidden_layers": 30}
     (tmp_path / "config.json").write_text(json.dumps(target))
-    words = plan_json(tmp_path, str(tmp_path), "--gpu", "cpu", "--draft", "smollm2")["launch"]
+    words = plan_json(tmp_path, str(tmp_path), "--gpu", "cpu", "--draft", "smollm2",
+                      "--acceptance", "0.9", "--concurrency", "1")["launch"]  # fmt: skip
     planned = json.loads(words["vllm_args"][1 + words["vllm_args"].index("--speculative-config")])
     assert (planned["method"], planned["draft_sample_method"]) == ("eagle3", "probabilistic")
     other = run_plan("Qwen/Qwen2.5-0.5B", "--gpu", "cpu", "--draft", "smollm2")

@@ -31,14 +31,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def store(folder: Path, **changes: Any) -> None:
+def store(folder: Path, table: CostTable = TABLE, **changes: Any) -> None:
     """A table of the bundled pair on this machine."""
     models = {
         name: {"model": str(path), "dtype": "torch.float32", "quantization": None}
         for name, path in (("target", target_path()), ("draft", draft_path()))
     }
     identity = {"device": cpu_name(), "method": "draft_model", "tensor_parallel_size": 1} | models
-    document = document_of(identity | changes, StoredCosts(TABLE, "2026-11-29"))
+    document = document_of(identity | changes, StoredCosts(table, "2026-11-29"))
     (folder / f"{len(list(folder.iterdir()))}.json").write_text(json.dumps(document))
 
 
@@ -64,6 +64,25 @@ def test_the_best_length_follows_the_measured_costs(folder: Path, tmp_path: Path
     row = next(row for row in plan["performance"] if row["num_requests"] == 4)
     assert row["draft_length"] == 0
     assert row["step_ms"] == pytest.approx(50.0)
+
+
+def test_a_batch_that_is_slower_than_a_smaller_one_is_not_planned(
+    folder: Path, tmp_path: Path
+) -> None:
+    """Two requests in 25 ms are 80 tokens/s, four in 200 ms are 20."""
+    table = CostTable(
+        sizes=(1, 2, 4),
+        lengths=(0, 4),
+        verify_s=((0.020, 0.024), (0.025, 0.090), (0.200, 0.300)),
+        draft_s=((0.0, 0.004), (0.0, 0.008), (0.0, 0.008)),
+    )
+    store(folder, table=table)
+    arguments = [*PLAN]
+    arguments[arguments.index("0.8")] = "0.05"
+    plan = plan_json(tmp_path, str(target_path()), *arguments, "--prompt-tokens", "10")
+    rates = {row["num_requests"]: row["output_tokens_per_s"] for row in plan["performance"]}
+    assert plan["operating_point"]["num_requests"] == 2
+    assert max(rates, key=lambda size: rates[size]) == 2
 
 
 @pytest.mark.parametrize(

@@ -10,17 +10,23 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from unittest import mock
+
+import pytest
 
 from paceline.capacity.model.hf_config import read_model_config
 from paceline.capacity.model.weights import PassWork
 from paceline.capacity.speculation import Acceptance, gains
 from paceline.capacity.step_time import ModelTime, StepTime
+from paceline.plan import command as plan_command
 from paceline.plan.sources.catalogue import CPU, load_catalogue
 from paceline.plan.sources.this_machine import Machine
 from unit.capacity.model.configs import LLAMA
+from unit.plan.planning import plan_json
 
 DATA = json.loads((Path(__file__).parent / "data" / "measured_speculation.json").read_text())
 HARDWARE = load_catalogue().find(CPU, Machine(2, 8 * 1024**3, frozenset()), None).hardware
+AMD = Machine(2, 16 * 1024**3, frozenset({"avx512f", "avx512_bf16"}))
 DRAFT_LAYERS = 2
 FLOAT32_BYTES = 4
 
@@ -55,6 +61,32 @@ def predicted_gains(row: dict[str, Any]) -> dict[int, float]:
         draft_lengths=lengths,
     )
     return {one.draft_length: one.tokens_per_s / held_rate - 1 for one in found}
+
+
+@pytest.mark.parametrize(
+    ("text", "acceptance", "low", "high"),
+    [("predictable", 0.96, 1.66, 1.95), ("hard", 0.6, 0.91, 1.05)],
+)
+def test_the_bundled_pair_gains_on_a_cpu_what_was_measured(
+    text: str, acceptance: float, low: float, high: float, tmp_path: Path
+) -> None:
+    """Over no speculation, in docs/experiments/speculation.md: one request, and eight."""
+    requests = {"predictable": "1", "hard": "8"}[text]
+    two_cores = mock.patch.object(plan_command, "read_machine", return_value=AMD)
+    with two_cores:
+        plan = plan_json(
+            tmp_path, "bundled", "--gpu", "cpu", "--acceptance", str(acceptance),
+            "--concurrency", requests, "--prompt-tokens", "70", "--output-tokens", "127",
+        )  # fmt: skip
+    rates = [one["output_tokens_per_s"] for one in plan["candidates"]]
+    assert low <= rates[1] / rates[0] <= high
+
+
+def test_the_bundled_pair_is_planned_with_its_measured_acceptance(tmp_path: Path) -> None:
+    plan = plan_json(tmp_path, "bundled", "--gpu", "cpu", "--concurrency", "1")
+    assert plan["draft"]["is_planned"] is True
+    assert plan["draft"]["acceptance"]["source"].startswith("measured on this pair")
+    assert plan["operating_point"]["speculation_gain"] > 0.3
 
 
 def test_the_sign_of_speculation_is_right_in_95_of_100_cells() -> None:

@@ -12,21 +12,30 @@ QWEN_72B = ("Qwen/Qwen2.5-72B-Instruct", "--gpu", "h100", "--num-gpus", "4",
             "--requests-per-day", "2e6", "--slo-tpot-ms", "40")  # fmt: skip
 
 
-def test_the_bill_is_shown_over_the_range_of_acceptance(tmp_path: Path) -> None:
+def test_bills_of_an_unknown_acceptance_say_if(tmp_path: Path) -> None:
     plan = plan_json(tmp_path, *QWEN_72B)
-    bills = {bill["case"]: bill for bill in plan["acceptance_bills"]}
-    assert list(bills) == ["low", "expected", "high", "without speculation"]
-    assert [bill["acceptance"] for bill in bills.values()] == [0.45, 0.68, 0.82, None]
-    assert bills["expected"]["usd_per_month"] == plan["cost"]["usd_per_month"]
-    assert bills["low"]["usd_per_month"] > bills["high"]["usd_per_month"]
-    rates = [bill["output_tokens_per_s"] for bill in bills.values()]
+    bills = plan["acceptance_bills"]
+    assert [(bill["case"], bill["acceptance"]) for bill in bills] == [
+        ("if", 0.45), ("if", 0.68), ("if", 0.82), ("without speculation", None),
+    ]  # fmt: skip
+    assert bills[-1]["usd_per_month"] == plan["cost"]["usd_per_month"]
+    assert bills[0]["usd_per_month"] > bills[2]["usd_per_month"]
+    rates = [bill["output_tokens_per_s"] for bill in bills]
     assert rates[3] < rates[0] < rates[1] < rates[2]
+
+
+def test_the_bill_is_shown_over_the_range_of_a_measured_acceptance(tmp_path: Path) -> None:
+    plan = plan_json(tmp_path, "bundled", "--gpu", "cpu")
+    cases = [(bill["case"], bill["acceptance"]) for bill in plan["acceptance_bills"]]
+    assert cases == [
+        ("low", 0.65), ("expected", 0.96), ("high", 0.97), ("without speculation", None),
+    ]  # fmt: skip
 
 
 def test_the_report_shows_the_bills() -> None:
     report = run_plan(*QWEN_72B).stdout
     assert "Bill by acceptance" in report
-    assert "low 0.45" in report
+    assert "if 0.45" in report
     assert "without speculation" in report
 
 
@@ -65,9 +74,9 @@ def test_the_time_to_first_token_is_the_prompt_and_its_waits(tmp_path: Path) -> 
 
 def test_a_limit_on_the_first_token_counts_the_wait_for_prompts(tmp_path: Path) -> None:
     """A prompt alone takes some 75 ms; in a full batch nearly all of the time is a wait."""
-    free = plan_json(tmp_path, *QWEN_72B)
+    free = plan_json(tmp_path, *QWEN_72B, "--acceptance", "0.68")
     assert free["operating_point"]["ttft_ms"] > 400
-    bound = plan_json(tmp_path, *QWEN_72B, "--slo-ttft-ms", "300")
+    bound = plan_json(tmp_path, *QWEN_72B, "--acceptance", "0.68", "--slo-ttft-ms", "300")
     assert bound["operating_point"]["ttft_ms"] <= 300
     assert bound["operating_point"]["num_requests"] < free["operating_point"]["num_requests"]
     assert bound["fleet"]["replicas"] > free["fleet"]["replicas"]

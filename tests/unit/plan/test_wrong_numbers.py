@@ -19,7 +19,7 @@ from unit.plan.planning import LLAMA_70B, QWEN_7B, run_plan
         ("--requests-per-day", "nan"),
         ("--requests-per-day", "inf"),
         ("--peak-factor", "inf"),
-        ("--usd-per-hour", "nan"),
+        ("--usd-per-gpu-hour", "nan"),
         ("--slo-ttft-ms", "nan"),
         ("--acceptance", "nan"),
     ],

@@ -40,6 +40,8 @@ def test_files_of_json_and_yaml_are_read(tmp_path: Path) -> None:
     path = tmp_path / "small.json"
     path.write_text(json.dumps(document()))
     assert find_trace(str(path)).name == "small"
+    path.write_text(path.read_text(), encoding="utf-8-sig")
+    assert find_trace(str(path)).name == "small"
     (tmp_path / "small.yaml").write_text(json.dumps(document(), indent=2))
     assert find_trace(str(tmp_path / "small.yaml")) == find_trace(str(path))
 

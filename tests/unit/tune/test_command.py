@@ -159,3 +159,21 @@ def test_wrong_usage_is_refused_with_the_reason(words: list[str], message: str) 
 def test_help_has_examples_and_paceline_lists_the_command() -> None:
     assert "Examples:" in invoke("tune", "--help").output
     assert "tune" in invoke("--help").output
+
+
+def test_two_of_nine_settings_have_no_winner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(servers, "LiveServer", KnownRates)
+    words = arguments(tmp_path)
+    words[words.index("--max-blocks") + 1] = "10"
+    nine = "restart:\n  seqs: [8]\nlive:\n  draft_length: [0, 1, 2]\n  max_in_flight: [1, 4, 8]\n"
+    (tmp_path / "space.yaml").write_text(nine)
+    result = invoke(*words)
+    assert result.exit_code == 3, result.output
+    assert "No winner: 2 of 9 settings were tried, and " in result.output
+    assert "Winner:" not in result.output
+    document = json.loads((tmp_path / "tune.json").read_text())
+    assert document["winner"] is None
+    assert document["best_tried"]["restart"] == {"seqs": 8}
+    assert document["num_untried_that_could_be_better"] >= 2

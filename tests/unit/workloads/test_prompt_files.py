@@ -9,6 +9,7 @@ from paceline.workloads import (
     Turn,
     WorkloadError,
     add_system_prompt,
+    load_placed_prompts,
     load_prompt_file,
 )
 
@@ -33,7 +34,8 @@ def test_only_a_newline_ends_a_line(tmp_path: Path) -> None:
     ("line", "message"),
     [
         ("{", "line 1 is not JSON"),
-        ("[]", "line 1 holds list"),
+        ("[3]", "item 1 holds int"),
+        ("[]", "holds no prompt"),
         ("{}", "either messages or a prompt"),
         ('{"prompt": "a", "messages": [{}]}', "not both"),
         ('{"prompt": 3}', "must be a string"),
@@ -77,6 +79,17 @@ def test_a_line_may_hold_a_session(tmp_path: Path) -> None:
     (session,) = load_prompt_file(path)
     assert session.task == "chat"
     assert session.turns == (Turn("b"), Turn("c", 2.5, 4))
+
+
+def test_tools_are_sent_and_refused_where_only_texts_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "own.jsonl"
+    path.write_text(
+        '{"messages": [{"role": "user", "content": "a"}], "tools": [{"type": "function"}]}\n'
+    )
+    (prompt,) = load_prompt_file(path)
+    assert prompt.fields == {"tools": [{"type": "function"}]}
+    with pytest.raises(WorkloadError, match="line 1: tools is not used here"):
+        load_placed_prompts(path)
 
 
 def test_a_system_prompt_precedes_chats_and_plain_prompts() -> None:

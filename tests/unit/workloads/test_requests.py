@@ -59,7 +59,7 @@ def test_each_turn_of_a_session_carries_all_messages_and_answers_before_it() -> 
     turns = (Turn("and then?", think_s=1.5), Turn("why?", max_tokens=3))
     first = build_spec(Prompt("chat", CHAT.messages, None, 64, turns=turns), GREEDY, index=4)
     assert first.next_turn is not None
-    assert first.next_turn.think_s == 1.5
+    assert first.next_turn.due_s(ended_s=10.0, session_due_s=2.0) == 11.5
     second = first.next_turn.request("hello")
     assert (second.index, second.turn, second.task) == (4, 1, "chat")
     assert json.loads(second.body)["messages"] == [

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from paceline.workloads import FillerText, WorkloadError, load_trace, needs_filler
+from paceline.workloads import FillerText, TimeUnit, WorkloadError, load_trace
 
 FILLER = FillerText("abcdefghij" * 50, chars_per_token=2.0)
 
@@ -22,10 +22,11 @@ def test_mooncake_lines_hold_milliseconds_lengths_and_shared_blocks(tmp_path: Pa
         '{"timestamp": 27000, "input_length": 600, "output_length": 52, "hash_ids": [46, 47]}',
         '{"timestamp": 30000, "input_length": 700, "output_length": 3, "hash_ids": [46, 48]}',
     )
-    entries = load_trace(path)
-    assert [entry.due_s for entry in entries] == [0.0, 3.0]
-    assert needs_filler(entries)
-    first, second = (entry.prompt(n, FILLER) for n, entry in enumerate(entries))
+    trace = load_trace(path)
+    assert [entry.due_s for entry in trace.entries] == [0.0, 3.0]
+    assert (trace.form, trace.time_unit, trace.duration_s) == ("Mooncake", "ms", 3.0)
+    assert trace.needs_filler
+    first, second = (entry.prompt(n, FILLER) for n, entry in enumerate(trace.entries))
     assert (first.max_tokens, first.ignore_eos, first.due_s) == (52, True, 0.0)
     assert first.text is not None
     assert second.text is not None
@@ -42,7 +43,9 @@ def test_azure_rows_hold_dates_and_lengths(tmp_path: Path) -> None:
         "2023-11-16 18:17:03.9799600,374,44",
         "2023-11-16 18:17:05.4799600,396,109",
     )
-    entries = load_trace(path)
+    trace = load_trace(path)
+    entries = trace.entries
+    assert (trace.form, trace.time_unit) == ("Azure", "date")
     assert [entry.due_s for entry in entries] == [0.0, pytest.approx(1.5)]
     assert [(e.input_tokens, e.output_tokens) for e in entries] == [(374, 44), (396, 109)]
 
@@ -53,9 +56,10 @@ def test_lines_with_text_hold_the_fields_of_prompts(tmp_path: Path) -> None:
         '{"at_s": 4.5, "prompt": "b", "task": "late"}',
         '{"at_s": 0.5, "messages": [{"role": "user", "content": "a"}], "max_tokens": 7}',
     )
-    entries = load_trace(path, speed=2.0)
-    assert not needs_filler(entries)
-    first, second = (entry.prompt(n, None) for n, entry in enumerate(entries))
+    trace = load_trace(path, speed=2.0)
+    assert (trace.form, trace.time_unit, trace.duration_s) == (None, "s", 4.0)
+    assert not trace.needs_filler
+    first, second = (entry.prompt(n, None) for n, entry in enumerate(trace.entries))
     assert (first.max_tokens, first.due_s, first.task) == (7, 0.0, "trace")
     assert (second.text, second.due_s, second.task) == ("b", 2.0, "late")
 
@@ -67,10 +71,14 @@ def test_lines_with_text_hold_the_fields_of_prompts(tmp_path: Path) -> None:
         ('{"at_s": 1, "timestamp": 2, "prompt": "a"}', "exclude each other"),
         ('{"at_s": -1, "prompt": "a"}', "at_s is -1; it must be at least 0"),
         ('{"at_s": "x", "prompt": "a"}', "at_s is 'x'; it must be a number"),
-        ('{"timestamp": "noon", "prompt": "a"}', "timestamp is 'noon'; it must be a number of"),
+        ('{"timestamp": "noon", "prompt": "a"}', "timestamp is 'noon'; it must be a number or"),
         ('{"at_s": 1}', "the request is missing; give messages or prompt, or the lengths"),
-        ('{"at_s": 1, "input_length": 3}', "output_length or output_tokens"),
-        ('{"at_s": 1, "input_length": 0, "output_length": 1}', "must be at least 1"),
+        ('{"at_s": 1, "input_length": 3}', "output_tokens or "),
+        ('{"at_s": 1, "input_length": -1, "output_length": 1}', "must be at least 0"),
+        (
+            '{"at_s": 1, "input_length": 0, "output_length": 1}',
+            "none of its 1 requests has both input and output tokens",
+        ),
         ('{"at_s": 1, "input_length": 1.5, "output_length": 1}', "must be a whole number"),
         (
             '{"at_s": 1, "input_length": 1, "output_length": 1, "hash_ids": ["a"]}',
@@ -88,11 +96,12 @@ def test_bad_lines_are_refused_with_their_line(tmp_path: Path, line: str, messag
 
 def test_csv_times_may_be_fractions(tmp_path: Path) -> None:
     path = write(tmp_path / "own.csv", "at_s,prompt,max_tokens", "0.5,1.5,8", "2.25e0,7,9")
-    first, second = (entry.prompt(0, None) for entry in load_trace(path))
+    first, second = (entry.prompt(0, None) for entry in load_trace(path).entries)
     assert (first.due_s, first.text, first.max_tokens) == (0.0, "1.5", 8)
     assert (second.due_s, second.text, second.max_tokens) == (1.75, "7", 9)
     path = write(tmp_path / "ms.csv", "timestamp,input_length,output_length", "0.5,3,4", "1000,3,4")
-    assert [entry.due_s for entry in load_trace(path)] == [0.0, pytest.approx(0.9995)]
+    trace = load_trace(path, unit=TimeUnit.MS)
+    assert [entry.due_s for entry in trace.entries] == [0.0, pytest.approx(0.9995)]
 
 
 @pytest.mark.parametrize(

@@ -138,5 +138,7 @@ class Control:
 
     def _seed(self) -> int | None:
         """Every second request has one, on average, as those of the samples."""
+        if not self._server.support.seed:
+            return None
         number = int(self._random.integers(2**31))
         return number if number % 2 else None

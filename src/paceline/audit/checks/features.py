@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from paceline.audit.server.server import Server
 from paceline.audit.server.transport import ServerError
@@ -57,21 +58,23 @@ class FeatureResults:
         return [one for one in self.found if one.status == "failed"]
 
 
-async def check_features(server: Server, prompt: str, results: FeatureResults) -> None:
-    """Add the result of every feature. Raises `ServerError` if the server died."""
-    for check in (_seeds, _choices, _stop, _structured):
-        try:
-            results.found.append(await check(server, prompt))
-        except ServerError as error:
-            if not error.is_refusal and not await server.is_alive():
-                raise
-            name = check.__name__.strip("_")
-            status, text = ("unknown", "refuses") if error.is_refusal else ("failed", "fails")
-            results.found.append(FeatureResult(name, status, f"the server {text}: {error}"))
+async def check_feature(server: Server, name: str, prompt: str, results: FeatureResults) -> None:
+    """Add the result of one of `FEATURES`. Raises `ServerError` if the server died."""
+    try:
+        results.found.append(await FEATURES[name](server, prompt))
+    except ServerError as error:
+        if not error.is_refusal and not await server.is_alive():
+            raise
+        status, text = ("unknown", "refuses") if error.is_refusal else ("failed", "fails")
+        results.found.append(FeatureResult(name, status, f"the server {text}: {error}"))
 
 
 async def _seeds(server: Server, prompt: str) -> FeatureResult:
     """Different seeds give different texts. Whether one seed repeats its text is reported only."""
+    if not server.support.seed:
+        return FeatureResult(
+            "seeds", "unknown", "no seed was sent: the server refuses seeds, fails on them or ends"
+        )
     num = server.support.num_logprobs
     request = Request(prompt, _PLAIN, _TOKENS, num_logprobs=num or None)
     seeded = [replace(request, seed=seed) for seed in (*range(1, _NUM_SEEDS + 1), 1)]
@@ -103,7 +106,9 @@ def twins(answers: Sequence[Answer]) -> tuple[int, int] | None:
 async def _choices(server: Server, prompt: str) -> FeatureResult:
     """`n` gives that many answers."""
     if not server.support.n:
-        return FeatureResult("n", "unknown", "the server does not support n")
+        return FeatureResult(
+            "n", "unknown", "n was not sent: the server refuses it, fails on it or ends"
+        )
     request = Request(prompt, _PLAIN, _TOKENS, n=4)
     answers = await server.complete(request)
     if len(answers) != request.n or any(len(one.tokens) > _TOKENS for one in answers):
@@ -154,9 +159,11 @@ async def _structured(server: Server, prompt: str) -> FeatureResult:
         }
     }
     request = Request(prompt, _PLAIN, 64, extra=extra)
-    requests = [replace(request, seed=seed) for seed in range(_NUM_DOCUMENTS)]
-    requests += [replace(request, case=GREEDY)]
-    answers = [found[0] for found in await together(map(server.complete, requests))]
+    seeds = [seed if server.support.seed else None for seed in range(_NUM_DOCUMENTS)]
+    requests = [replace(request, case=GREEDY), *(replace(request, seed=seed) for seed in seeds)]
+    # The first two are sent alone: a grammar may end the server, and drafts under it.
+    answers = [(await server.complete(one))[0] for one in requests[:2]]
+    answers += [found[0] for found in await together(map(server.complete, requests[2:]))]
     ended = [
         (one, fits_schema(answer.text))
         for one, answer in zip(requests, answers, strict=True)
@@ -171,6 +178,16 @@ async def _structured(server: Server, prompt: str) -> FeatureResult:
         failing = next(one for one, is_right in ended if not is_right)
         return FeatureResult("structured output", "wrong", detail, failing)
     return FeatureResult("structured output", "right", detail)
+
+
+FEATURES: Mapping[str, Callable[[Server, str], Coroutine[Any, Any, FeatureResult]]] = {
+    "stop": _stop,
+    "n": _choices,
+    "seeds": _seeds,
+    "structured output": _structured,
+}
+"""In the order in which they are checked: the first is greedy, and a server is most likely to end
+at the last."""
 
 
 def fits_schema(text: str) -> bool:

@@ -1,7 +1,8 @@
 """Check sampled answers by sequential tests: draw, find out the true distributions, bet.
 
 Each prompt is continued many times by a few tokens. The first token is never drafted; the following
-ones are drafted and verified in the next steps. Requests with a seed and without one take turns.
+ones are drafted and verified in the next steps. Requests with a seed and without one take turns,
+once the server is known to survive a seed.
 
 Plain cases come first, a few answers at a time, each judged before more are drawn: a server that
 verifies drafts wrongly may end at any of them, at top-k for certain, and the evidence until then
@@ -92,10 +93,14 @@ def sampling_cases(support: Support) -> list[SamplingCase]:
             SamplingCase("top-k", top_k=5),
             SamplingCase("temperature 0.6, top-k", temperature=0.6, top_k=8),
             SamplingCase("temperature 1.5, top-k", temperature=1.5, top_k=4),
-            SamplingCase("top-k, top-p", temperature=0.9, top_k=10, top_p=0.85),
         ]
+        top_p = 0.85 if support.top_p else 1.0
+        name = "top-k, top-p" if support.top_p else "temperature 0.9, top-k"
+        cases.append(SamplingCase(name, temperature=0.9, top_k=10, top_p=top_p))
     else:
-        cases += [PLAIN_CASES[1], SamplingCase("top-p", top_p=0.85)]
+        cases.append(PLAIN_CASES[1])
+    if support.top_p and not support.top_k:
+        cases.append(SamplingCase("top-p", top_p=0.85))
     top_k = 5 if support.top_k else 0
     if support.penalties:
         cases.append(
@@ -109,7 +114,7 @@ def sampling_cases(support: Support) -> list[SamplingCase]:
 class SampledCheck:
     """Draws waves of samples until a bias is found, none can be, or the caller stops.
 
-    Call `choose_prompts` once, then `begin`, `settle`, and `run`, once or more. Call `control` once
+    Call `choose_prompts`, then `begin`, `settle`, and `run`, once or more. Call `control` once
     a bias is found.
     """
 
@@ -193,7 +198,12 @@ class SampledCheck:
         return smallest_bias(top_probs, found_above=FOUND_ABOVE, noise_nats=noise_nats)
 
     async def choose_prompts(self, prompts: Sequence[str], repetitive: Sequence[str]) -> None:
-        """The prompts with the most contested tokens 2 to 5; then the repetitive ones."""
+        """The prompts with the most contested tokens 2 to 5; then the repetitive ones.
+
+        Does nothing once they are chosen. Raises `ServerError`.
+        """
+        if self._result.prompts:
+            return
         num = self._server.support.num_logprobs or None
         everyone = [*prompts, *repetitive]
         requests = [Request(prompt, GREEDY, _TOKENS, num_logprobs=num) for prompt in everyone]
@@ -283,7 +293,7 @@ class SampledCheck:
         requests = []
         for _ in range(1 if has_n else num_choices):
             self._num_requests += 1
-            is_seeded = self._num_requests % 2 == 0
+            is_seeded = self._server.support.seed and self._num_requests % 2 == 0
             seed = self._seed + _SEED_STEP * self._num_requests if is_seeded else None
             n = num_choices if has_n else 1
             requests.append((index, replace(request, n=n, seed=seed)))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from paceline.audit.auditing import Audit
+from paceline.audit.auditing import Audit, Death
 from paceline.audit.checks.greedy import WrongToken
 from paceline.audit.known_issues import known_issues
 from paceline.audit.server.bodies import render_curl
@@ -57,6 +57,7 @@ def render_document(audit: Audit, environment: Mapping[str, Any]) -> dict[str, A
             "failure": audit.acceptance.failure,
         },
         "smallest_failing_request": _smallest(audit) if decision.verdict is Verdict.LOSSY else None,
+        "deaths": [_death(audit, one) for one in audit.deaths],
         "failed_request": _failed(audit),
         "known_issues": [asdict(issue) for issue in _issues(audit)],
         "num_requests": audit.server.num_requests
@@ -182,9 +183,29 @@ def _group(group: GroupEvidence) -> dict[str, Any]:
     }
 
 
+def _death(audit: Audit, death: Death) -> dict[str, Any]:
+    return {
+        "body": dict(death.body),
+        "curl": render_curl(audit.server.url, death.body),
+        "error": death.error,
+        "is_back": death.is_back,
+    }
+
+
 def _smallest(audit: Audit) -> dict[str, Any] | None:
+    """Of wrong answers first; else the shortest request that ended the server."""
     found = smallest_failing_request(audit.greedy, audit.sampled, audit.features)
-    return None if found is None else _render_smallest(audit, found)
+    if found is not None:
+        return _render_smallest(audit, found)
+    if not audit.deaths:
+        return None
+    death = min(audit.deaths, key=lambda one: len(str(one.body)))
+    return {
+        "body": dict(death.body),
+        "curl": render_curl(audit.server.url, death.body),
+        "expect": f"an answer; the server ended instead ({death.error})",
+        "observed": {"error": death.error},
+    }
 
 
 def _render_smallest(audit: Audit, found: SmallestRequest) -> dict[str, Any]:

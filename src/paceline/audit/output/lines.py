@@ -17,9 +17,16 @@ def render_lines(document: Mapping[str, Any]) -> list[str]:
     lines.append("")
     lines += _checks(document)
     if (smallest := document["smallest_failing_request"]) is not None:
-        lines += ["", "A request that shows it:", smallest["curl"]]
+        ends_it = any(one["body"] == smallest["body"] for one in document["deaths"])
+        title = (
+            "A request that ended the server, and may end it again"
+            if ends_it
+            else "A request that shows it"
+        )
+        lines += ["", f"{title}:", smallest["curl"]]
         lines += textwrap.wrap(smallest["expect"], _WIDTH)
-    if (failed := document["failed_request"]) is not None:
+    failed, shown = document["failed_request"], (smallest or {}).get("body")
+    if failed is not None and failed["body"] != shown:
         title = "The request that failed, of those in flight"
         if not failed["is_server_alive"]:
             title += "; it may end the server again"

@@ -34,6 +34,13 @@ NEUTRAL_MIN_P: Mapping[str, Any] = {"min_p": 0.0}
 """As `NEUTRAL`; servers may know one and not the other."""
 
 
+_NEUTRAL_VALUES: Mapping[str, Any] = {
+    "seed": None, "n": 1, "top_k": -1, "top_p": 1.0, "min_p": 0.0, "repetition_penalty": 1.0,
+    "presence_penalty": 0.0, "frequency_penalty": 0.0, "logit_bias": None, "stop": None,
+    "response_format": None, "logprobs": None, "echo": None,
+}  # fmt: skip
+
+
 def render_body(
     request: Request,
     model: str,
@@ -85,6 +92,23 @@ def render_curl(url: str, body: Mapping[str, Any]) -> str:
         f"curl -s {shlex.quote(url.rstrip('/') + PATH)} -H 'content-type: application/json' "
         f"-d {shlex.quote(json.dumps(body, ensure_ascii=False))}"
     )
+
+
+def describe_request(body: Mapping[str, Any]) -> str:
+    """A request in words: how it is sampled, and what else it asks.
+
+    >>> describe_request({"temperature": 1.0, "top_p": 1.0, "seed": 7, "top_k": -1})
+    'a sampled request with seed'
+    >>> describe_request({"temperature": 0.0, "n": 2})
+    'a greedy request with n'
+    """
+    kind = "a sampled request" if body.get("temperature") else "a greedy request"
+    fields = [
+        name
+        for name, neutral in _NEUTRAL_VALUES.items()
+        if body.get(name, neutral) not in (neutral, None)
+    ]
+    return f"{kind} with {' and '.join(fields)}" if fields else kind
 
 
 def read_answers(

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,7 +28,9 @@ _PROBE = "def main():\n    for line in lines:\n        print("
 _SWITCH_TOKENS = 24
 _PARAMETER_TOKENS = 6
 """Enough for drafts to be verified with the parameter."""
+_SAMPLED = Request(_PROBE, SamplingCase("probe"), _PARAMETER_TOKENS)
 _ALIVE_S = 10.0
+_RETRY_S = 1.0
 _COUNTERS_S = 5.0
 MIN_DRAFTED = 1.1
 """Tokens per event that show drafts; without them a slow reader gets two tokens at once at
@@ -44,10 +49,13 @@ class Support:
     """Best log-probabilities per token that it shows; 0: none."""
     scores_prompts: bool
     """`echo` with `logprobs` scores the tokens of a prompt."""
-    n: bool
+    n: bool = False
     top_k: bool = False
     penalties: bool = False
     logit_bias: bool = False
+    top_p: bool = False
+    seed: bool = False
+    """Sampled requests may have a seed."""
     tokens_per_event: float | None = None
     """Of a greedy stream; above 1 with accepted drafts. None: streams do not show tokens."""
     has_single_events: bool = False
@@ -71,6 +79,14 @@ class Support:
         return self.off_switch is not None or (is_several and self.has_single_events)
 
 
+@dataclass(eq=False, slots=True)
+class _Flight:
+    """A request that was sent and has no answer yet."""
+
+    is_alone: bool
+    """No other was in flight since it was sent."""
+
+
 class Server:
     """Completions of one server; `probe` first, then `probe_parameters`."""
 
@@ -80,6 +96,10 @@ class Server:
         self._model = model
         self._support: Support | None = None
         self._has_metrics = True
+        self._in_flight: set[_Flight] = set()
+        self._turn: asyncio.Semaphore | None = None
+        self._tried: list[str] = []
+        """Parameters that `probe_parameters` has sent."""
         self.num_requests = 0
 
     @property
@@ -98,27 +118,19 @@ class Server:
 
         `last`: only this many log-probabilities at the end are read.
         """
-        self.num_requests += 1
         body = self.body(request)
-        try:
+        async with self._sent(body):
             document = await self._transport.post(PATH, body)
             return read_answers(document, num_logprobs=request.num_logprobs, last=last)
-        except ServerError as error:
-            error.body, error.url = body, self.url
-            raise
 
     async def token_counts(self, request: Request) -> list[int]:
         """Tokens in each event of the streamed answer, by their ids or log-probabilities.
 
         Raises `ServerError`.
         """
-        self.num_requests += 1
         body = self.body(request)
-        try:
+        async with self._sent(body):
             events = await self._transport.post_stream(PATH, body)
-        except ServerError as error:
-            error.body, error.url = body, self.url
-            raise
         counts = []
         for event in events:
             for choice in event.get("choices") or ():
@@ -126,6 +138,27 @@ class Server:
                 if isinstance(shown, list) and shown:
                     counts.append(len(shown))
         return counts
+
+    def send_one_at_a_time(self) -> None:
+        """From now on no two requests are in flight, so that one that ends the server is known."""
+        self._turn = self._turn or asyncio.Semaphore(1)
+
+    @asynccontextmanager
+    async def _sent(self, body: Mapping[str, Any]) -> AsyncIterator[None]:
+        """Count a request, and complete the error that it may end with."""
+        async with self._turn or nullcontext():
+            self.num_requests += 1
+            flight = _Flight(is_alone=not self._in_flight)
+            for other in self._in_flight:
+                other.is_alone = False
+            self._in_flight.add(flight)
+            try:
+                yield
+            except ServerError as error:
+                error.body, error.url, error.was_alone = body, self.url, flight.is_alone
+                raise
+            finally:
+                self._in_flight.remove(flight)
 
     def body(self, request: Request) -> dict[str, Any]:
         """The body of a request to this server."""
@@ -159,12 +192,21 @@ class Server:
         except (ServerError, TimeoutError):
             return False
 
+    async def is_back(self, within_s: float) -> bool:
+        """Whether it answers again before that time is over; it is asked every second."""
+        end_s = time.monotonic() + within_s
+        while time.monotonic() < end_s:
+            await asyncio.sleep(min(_RETRY_S, within_s))
+            if await self.is_alive():
+                return True
+        return False
+
     async def probe(self, *, model: str | None = None) -> Support:
         """Find out what the server supports; `model` is the one that it must list.
 
         No sampled token is drafted, and no sampling parameter is sent, so that servers that fail on
-        them survive the probe. Raises AuditError if it serves no completions, or not of this model;
-        `ServerError` if it fails later.
+        them survive the probe; `probe_choices` and `probe_parameters` send these. Raises AuditError
+        if it serves no completions, or not of this model; `ServerError` if it fails later.
         """
         card = await self._model_card(model)
         self._model = self._model or card["id"]
@@ -177,7 +219,6 @@ class Server:
         shows_ids = all(isinstance(token, int) for token in answer.tokens)
         shows_ids = shows_ids and answer.prompt_ids is not None and bool(answer.tokens)
         one = replace(first, max_tokens=1)
-        pair = await self._answer(replace(one, case=SamplingCase("probe"), n=2))
         support = Support(
             model=self._model,
             owned_by=card.get("owned_by"),
@@ -185,7 +226,6 @@ class Server:
             shows_token_ids=shows_ids,
             num_logprobs=num_logprobs,
             scores_prompts=await self._scores(first, num_logprobs) if shows_ids else False,
-            n=pair is not None and len(pair) == 2,
             prompt_lists=await self._takes_lists(one, answer) if shows_ids else False,
             cache_salt=await self._accepts(replace(one, extra=new_cache_salt())),
             neutral_fields=await self._accepts(replace(one, extra=NEUTRAL)),
@@ -195,26 +235,45 @@ class Server:
         self._support = await self._watch_stream(support)
         return self._support
 
+    async def probe_choices(self) -> list[str]:
+        """Find out whether a sampled request may ask for several choices, by one that is alone.
+
+        Returns what the server fails on. Raises `ServerError` if it does not answer any more.
+        """
+        return await self._try({"n": replace(_SAMPLED, n=2)})
+
     async def probe_parameters(self) -> list[str]:
         """Find out which sampling parameters the server supports, one request for each.
 
-        Returns what it fails on. Raises `ServerError` if it does not answer any more.
+        Returns what it fails on. Raises `ServerError` if it does not answer any more; the next call
+        continues with the next parameter, once it answers again. Each request is sent alone: any
+        may end the server.
         """
-        request = Request(_PROBE, SamplingCase("probe"), _PARAMETER_TOKENS)
-        cases = {"penalties": SamplingCase("probe", presence_penalty=0.5)}
-        cases["logit_bias"] = SamplingCase("probe", logit_bias=((5, 1.0),))
+        requests = {
+            "seed": replace(_SAMPLED, seed=1),
+            "top_p": replace(_SAMPLED, case=SamplingCase("probe", top_p=0.9)),
+            "penalties": replace(_SAMPLED, case=SamplingCase("probe", presence_penalty=0.5)),
+            "logit_bias": replace(_SAMPLED, case=SamplingCase("probe", logit_bias=((5, 1.0),))),
+        }
         if self.support.neutral_fields:
-            cases["top_k"] = SamplingCase("probe", top_k=3)
+            requests["top_k"] = replace(_SAMPLED, case=SamplingCase("probe", top_k=3))
+        return await self._try(requests)
+
+    async def _try(self, requests: Mapping[str, Request]) -> list[str]:
+        """Send those that were not sent yet, and note in `support` whether they are accepted."""
         failures = []
-        for name, case in cases.items():
+        for name, request in requests.items():
+            if name in self._tried:
+                continue
+            self._tried.append(name)
             try:
-                accepts = await self._accepts(replace(request, case=case))
+                answers = await self._answer(request)
             except ServerError as error:
                 if not await self.is_alive():
                     raise
                 failures.append(f"sampled requests with {name}: {error}")
                 continue
-            found: dict[str, Any] = {name: accepts}
+            found: dict[str, Any] = {name: answers is not None and len(answers) == request.n}
             self._support = replace(self.support, **found)
         return failures
 

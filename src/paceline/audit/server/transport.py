@@ -14,6 +14,8 @@ _NUM_TRIES = 4
 _RETRIED = (429, 502, 503)
 _RETRY_S = 0.5
 _MAX_ERROR_CHARS = 300
+_OVERLOADED = (429, 503)
+"""Statuses of a server, or of a gateway without a server, that did not begin with the request."""
 _REFUSALS = (400, 404, 422, 501)
 """Statuses of a server that does not support what a request asks."""
 
@@ -28,6 +30,15 @@ class ServerError(Exception):
         """Of the completion that failed."""
         self.url: str | None = None
         """Of the server that failed on it."""
+        self.was_sent = True
+        """False: no connection could be made, so an earlier request may have ended the server."""
+        self.was_alone = False
+        """No other request of the audit was in flight beside it."""
+
+    @property
+    def may_have_ended_it(self) -> bool:
+        """Whether this request, and no other, may have ended a server that answers no more."""
+        return self.was_alone and self.was_sent and self.status not in _OVERLOADED
 
     @property
     def is_refusal(self) -> bool:
@@ -115,7 +126,9 @@ class HttpTransport:
                     f"{url} did not answer within {self._timeout.total:g} s"
                 ) from None
             except (aiohttp.ClientError, OSError) as error:
-                raise ServerError(f"cannot reach {url}: {error}") from error
+                failure = ServerError(f"cannot reach {url}: {error}")
+                failure.was_sent = not isinstance(error, aiohttp.ClientConnectorError)
+                raise failure from error
             if status == 200:
                 return data
             if status not in _RETRIED or not tries_left:

@@ -110,7 +110,7 @@ Examples:
     "--block-seconds",
     "block_s",
     type=ABOVE_0,
-    default=1.0,
+    default=0.5,
     show_default=True,
     help="Aim for the time that a server is under load before the other takes its turn.",
 )

@@ -40,7 +40,7 @@ class CompareConfig:
     concurrency: int | None = 1
     """Closed loop; None for open loop."""
     rate_per_s: float | None = None
-    block_s: float = 1.0
+    block_s: float = 0.5
     """Aim for the duration of a block. The noise of a machine changes over seconds to minutes, and
     what changes more slowly than a round cancels, so shorter blocks find smaller differences:
     benchmarks/compare_power.py compares 0.5 to 8 s."""

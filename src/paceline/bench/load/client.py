@@ -8,47 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import aiohttp
 import msgspec
 from yarl import URL
 
-from paceline.bench.load.records import RequestOutcome, RequestRecord
+from paceline.bench.load.chunks import read_chunk
+from paceline.bench.load.records import DraftCounts, RequestOutcome, RequestRecord
 from paceline.bench.load.sse import SseDecoder
 from paceline.workloads import RequestSpec
 
 Clock = Callable[[], float]
 _MAX_ERROR_CHARS = 300
-
-
-class _Delta(msgspec.Struct):
-    content: str | None = None
-    reasoning_content: str | None = None
-    reasoning: str | None = None
-    tool_calls: list[Any] | None = None
-
-
-class _Choice(msgspec.Struct):
-    delta: _Delta | None = None
-    text: str | None = None
-    finish_reason: str | None = None
-
-
-class _Usage(msgspec.Struct):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-
-
-class _Chunk(msgspec.Struct):
-    choices: list[_Choice] = []
-    usage: _Usage | None = None
-    error: Any = None
-
-
-_decode_chunk = msgspec.json.Decoder(_Chunk).decode
 
 
 @dataclass(slots=True)
@@ -61,7 +34,9 @@ class _StreamState:
     chunk_times_s: list[float] = field(default_factory=list)
     finish_s: float | None = None
     is_done: bool = False
-    usage: _Usage | None = None
+    prompt_tokens: int | None = None
+    output_tokens: int | None = None
+    drafts: DraftCounts | None = None
 
 
 class _RequestFailed(Exception):
@@ -88,6 +63,7 @@ class StreamingClient:
             self._headers["Authorization"] = f"Bearer {api_key}"
         self._timeout_s = timeout_s
         self._clock = clock
+        self._keeps_connections = True
 
     async def send(self, spec: RequestSpec, scheduled_s: float, zero_s: float) -> RequestRecord:
         """Send now and read the stream to its end.
@@ -112,7 +88,6 @@ class StreamingClient:
         finished_s = state.finish_s
         if finished_s is None or outcome is not RequestOutcome.OK:
             finished_s = self._clock() - zero_s
-        usage = state.usage
         return RequestRecord(
             index=spec.index,
             task=spec.task,
@@ -121,11 +96,14 @@ class StreamingClient:
             chunk_times_s=tuple(state.chunk_times_s),
             finished_s=finished_s,
             outcome=outcome,
-            prompt_tokens=usage.prompt_tokens if usage else None,
-            output_tokens=usage.completion_tokens if usage else None,
+            prompt_tokens=state.prompt_tokens,
+            output_tokens=state.output_tokens,
             error=None if message is None else message[:_MAX_ERROR_CHARS],
             turn=spec.turn,
             request_id=spec.request_id,
+            asked_input_tokens=spec.asked_input_tokens,
+            asked_output_tokens=spec.asked_output_tokens,
+            drafts=state.drafts,
             answer="".join(state.text) if state.keeps_text else None,
         )
 
@@ -134,9 +112,7 @@ class StreamingClient:
         headers = self._headers
         if spec.request_id is not None:
             headers = {**headers, "X-Request-Id": spec.request_id}
-        async with self._session.post(
-            url, data=spec.body, headers=headers, allow_redirects=False
-        ) as response:
+        async with await self._post(url, spec.body, headers) as response:
             if response.status != 200:
                 body = await response.content.read(4096)
                 raise _RequestFailed(
@@ -158,33 +134,48 @@ class StreamingClient:
                 f"the stream ended after {len(state.chunk_times_s)} chunks without [DONE]",
             )
 
+    async def _post(
+        self, url: URL, body: bytes, headers: Mapping[str, str]
+    ) -> aiohttp.ClientResponse:
+        """Send the request, again if the server had closed the kept connection that it was sent on.
+
+        llama.cpp's server closes every connection after a streamed answer. From the first such
+        request on, each opens a connection of its own, and none is sent again.
+        """
+        if self._keeps_connections:
+            try:
+                return await self._session.post(
+                    url, data=body, headers=headers, allow_redirects=False
+                )
+            except aiohttp.ClientConnectorError:
+                raise
+            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
+                self._keeps_connections = False
+        return await self._session.post(
+            url, data=body, headers={**headers, "Connection": "close"}, allow_redirects=False
+        )
+
 
 def _record_event(event: bytes, arrived_s: float, state: _StreamState) -> None:
     if event == b"[DONE]":
         state.is_done = True
         return
-    chunk = _decode_chunk(event)
+    chunk = read_chunk(event)
     if chunk.error is not None:
         raise _RequestFailed(
             RequestOutcome.STREAM_ERROR, f"error in the stream: {_text_of(chunk.error)}"
         )
-    if chunk.usage is not None:
-        state.usage = chunk.usage
-    if any(_has_content(choice) for choice in chunk.choices):
+    if chunk.prompt_tokens is not None:
+        state.prompt_tokens = chunk.prompt_tokens
+    if chunk.output_tokens is not None:
+        state.output_tokens = chunk.output_tokens
+    state.drafts = chunk.drafts or state.drafts
+    if chunk.has_content:
         state.chunk_times_s.append(arrived_s)
-    if state.keeps_text:
-        state.text += [c.delta.content for c in chunk.choices if c.delta and c.delta.content]
-    if any(choice.finish_reason is not None for choice in chunk.choices):
+    if state.keeps_text and chunk.text:
+        state.text.append(chunk.text)
+    if chunk.is_last:
         state.finish_s = arrived_s
-
-
-def _has_content(choice: _Choice) -> bool:
-    if choice.text:
-        return True
-    delta = choice.delta
-    return delta is not None and bool(
-        delta.content or delta.reasoning_content or delta.reasoning or delta.tool_calls
-    )
 
 
 def _message_of(body: bytes) -> str:

@@ -132,12 +132,13 @@ class LoadRun:
 
         A failed request ends the session.
         """
+        session_due_s = due_s
         while True:
             record = await self._send(spec, due_s, stretch.number, slots)
             following = spec.next_turn
             if following is None or not record.is_ok:
                 return
-            due_s = self.elapsed_s() + following.think_s
+            due_s = following.due_s(self.elapsed_s(), session_due_s)
             spec = following.request(record.answer or "")
             await self.sleep_until(due_s)
             if not stretch.admits(due_s):

@@ -27,6 +27,21 @@ class RequestOutcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class DraftCounts:
+    """What was drafted for one answer."""
+
+    drafted_tokens: int
+    accepted_tokens: int
+    num_drafts: int | None = None
+    """None when the server does not send it."""
+
+    @property
+    def acceptance_rate(self) -> float | None:
+        """Accepted / drafted tokens; None when nothing was drafted."""
+        return self.accepted_tokens / self.drafted_tokens if self.drafted_tokens else None
+
+
+@dataclass(frozen=True, slots=True)
 class RequestRecord:
     """One finished request, whatever its outcome."""
 
@@ -53,6 +68,12 @@ class RequestRecord:
     """The header x-request-id that was sent."""
     slot_wait_s: float = 0.0
     """Time that the request waited because the load allows a bounded number in flight."""
+    asked_input_tokens: int | None = None
+    """For how many tokens the text was made; None for any other text."""
+    asked_output_tokens: int | None = None
+    """Exactly how many tokens the answer must have; None where it may end by itself."""
+    drafts: DraftCounts | None = None
+    """Of this answer; None when the server does not send it."""
     answer: str | None = None
     """The text, only until the next turn of a session is built; never written to a file."""
 

@@ -8,6 +8,7 @@ template get the text of the chat as a plain prompt.
 from __future__ import annotations
 
 import itertools
+import re
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ from paceline.bench.run.config import BenchError
 from paceline.workloads import Prompt, RequestSpec, SamplingSettings, build_spec
 
 _MIN_TIMEOUT_S = 0.001
+_NOT_READY = re.compile(r"status 50[234]\b")
+"""Of a server without a ready engine, or of a proxy that does not reach it."""
 _FIRST_TIMEOUT_S = 30.0
 
 
@@ -65,7 +68,10 @@ async def find_form(
     sampling: SamplingSettings,
     clock: Callable[[], float],
 ) -> RequestForm:
-    """The first form that the server answers. Raises BenchError if it answers none."""
+    """The first form that the server answers. Raises BenchError if it answers none.
+
+    An answer that the server is not ready comes before what it refuses, and ends the search.
+    """
     forms = [
         RequestForm(as_chat, with_salt) for as_chat in (True, False) for with_salt in (True, False)
     ]
@@ -82,6 +88,11 @@ async def find_form(
                 f"{_FIRST_TIMEOUT_S:g} s; give --max-tokens less"
             )
         failures.append(str(record.error))
+        if _NOT_READY.match(failures[-1]):
+            raise BenchError(
+                f"the server is not ready, or still starts: {failures[-1]} Wait until it answers "
+                "requests (/ready of Paceline, /health of vLLM), then repeat the command"
+            )
     raise BenchError(f"the server answers no request: {'; '.join(dict.fromkeys(failures))}")
 
 

@@ -38,7 +38,7 @@ def report_command(file: Path, html_file: Path) -> None:
 
     refuse_unwritable_file("--html", html_file)
     try:
-        document = json.loads(file.read_text(encoding="utf-8"))
+        document = json.loads(file.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError) as error:
         raise click.ClickException(f"{file} is not readable JSON: {error}") from error
     if not isinstance(document, dict):

@@ -21,6 +21,9 @@ _RIGHT = 140
 """Room for the values beside the bars."""
 _BAR_ROW = 30
 _INTERVAL_ROW = 56
+_STRIP = 20
+"""Height of the grid and the band of a row; below its texts, which end 11 above its middle at
+`MAX_FONT_SIZE`."""
 _TICKS, _TITLE, _END = 26, 54, 64
 """Below a horizontal axis: baselines of its tick labels and its title, and the end of the plot."""
 _CHAR = 14
@@ -97,7 +100,8 @@ def bar_groups(groups: Sequence[BarGroup], title: str) -> str:
 def interval_plot(rows: Sequence[IntervalRow], margin: float, axis_title: str, title: str) -> str:
     """Estimates with intervals around a line at zero; the band shows the margin. In percent.
 
-    The name and the figures of a row are above its interval.
+    The name and the figures of a row are above its interval, where neither the grid nor the band
+    is.
     """
     values = [-1.2 * margin, 1.2 * margin]
     for row in rows:
@@ -106,20 +110,23 @@ def interval_plot(rows: Sequence[IntervalRow], margin: float, axis_title: str, t
     axis = Axis(low, high, 44, WIDTH - 44)
     top, bottom = 8.0, 8.0 + _INTERVAL_ROW * len(rows)
     left_margin, right_margin = axis.place(-margin), axis.place(margin)
-    parts = [
-        f'<rect class="band" x="{left_margin}" y="{top}" width="{right_margin - left_margin:.1f}" '
-        f'height="{bottom - top}"/>'
-    ]
+    parts = []
     for tick in axis.ticks():
-        x = axis.place(tick)
-        css_class = "zero" if tick == 0 else "grid"
-        parts.append(f'<line class="{css_class}" x1="{x}" y1="{top}" x2="{x}" y2="{bottom}"/>')
         label = f"{tick:+g}" if tick else "0"
-        parts.append(_text(x, bottom + _TICKS, label, "quiet", "middle"))
+        parts.append(_text(axis.place(tick), bottom + _TICKS, label, "quiet", "middle"))
     for index, row in enumerate(rows):
         y = top + _INTERVAL_ROW * index + 42
-        parts.append(_text(0, y - 16, row.name, "strong on-grid"))
-        parts.append(_text(WIDTH, y - 16, row.label, "on-grid", "end"))
+        parts.append(_text(0, y - 16, row.name, "strong"))
+        parts.append(_text(WIDTH, y - 16, row.label, "", "end"))
+        above, below = y - _STRIP / 2, y + _STRIP / 2
+        parts.append(
+            f'<rect class="band" x="{left_margin}" y="{above}" '
+            f'width="{right_margin - left_margin:.1f}" height="{_STRIP}"/>'
+        )
+        for tick in axis.ticks():
+            x = axis.place(tick)
+            css_class = "zero" if tick == 0 else "grid"
+            parts.append(f'<line class="{css_class}" x1="{x}" y1="{above}" x2="{x}" y2="{below}"/>')
         if row.low is not None and row.high is not None:
             parts.append(_whisker(axis.place(row.low), axis.place(row.high), y, row.css_class))
         x = axis.place(row.estimate)

@@ -115,13 +115,18 @@ def summary_sentences(document: Mapping[str, Any]) -> Iterator[str]:
         )
     if tpot["p50"] is not None:
         yield f"After that, a typical answer grew by one token every {duration_ms(tpot['p50'])}."
-    speculation = document.get("speculation") or {}
-    if speculation.get("acceptance_rate") is not None:
-        text = f"Of the tokens that the drafter proposed, {percent(speculation['acceptance_rate'])}"
-        length = speculation.get("acceptance_length")
+    # What the answers show is of this run alone; the server's counters may hold other clients.
+    own, counted = summary.get("acceptance"), document.get("speculation") or {}
+    acceptance = own or counted
+    if acceptance.get("acceptance_rate") is not None:
+        text = f"Of the tokens that the drafter proposed, {percent(acceptance['acceptance_rate'])}"
+        length = acceptance.get("acceptance_length")
         yield f"{text} were accepted" + (
             f": a step of the model yielded {number(length)} tokens on average." if length else "."
         )
+        warnings = document.get("warnings") or ()
+        if own is None and any(warning["id"] == "other_traffic" for warning in warnings):
+            yield "These drafts are those of all clients of the server, not of this run alone."
     goodput = summary.get("goodput")
     if goodput and goodput["attained_fraction"] is not None:
         low, high = goodput["attained_fraction_ci95"]

@@ -29,6 +29,8 @@ _PER_POSITION_NAMES = (
     "paceline_governor_accepted_per_position_total",
 )
 
+_GENERATED_NAMES = ("vllm:generation_tokens_total",)
+
 COUNTER_FELL = "a counter fell: an engine restarted in the window"
 
 
@@ -41,6 +43,8 @@ class SpeculationCounters:
     num_drafts: int | None
     accepted_per_position: tuple[int, ...] | None
     """(max_draft_length,); None when the server does not report it."""
+    generated_tokens: int | None = None
+    """All output tokens, of whatever request; None when the server does not report it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,8 @@ class Speculation:
     governor: tuple[Mapping[str, Any], ...]
     """State of each replica's governor after the window; empty for other servers."""
     note: str | None
+    generated_tokens: int | None = None
+    """Output tokens that the server counted in the window, those of other clients included."""
 
 
 def counters_from_metrics(text: str) -> SpeculationCounters | None:
@@ -74,14 +80,18 @@ def counters_from_metrics(text: str) -> SpeculationCounters | None:
             if position := _POSITION.search(labels or ""):
                 index = int(position.group(1))
                 positions[index] = positions.get(index, 0.0) + float(value)
-        elif name in _DRAFTED_NAMES + _ACCEPTED_NAMES + _DRAFTS_NAMES:
+        elif name in _DRAFTED_NAMES + _ACCEPTED_NAMES + _DRAFTS_NAMES + _GENERATED_NAMES:
             totals[name] = totals.get(name, 0.0) + float(value)
     drafted, accepted = _first(totals, _DRAFTED_NAMES), _first(totals, _ACCEPTED_NAMES)
     if drafted is None or accepted is None:
         return None
     per_position = tuple(int(positions.get(i, 0.0)) for i in range(max(positions, default=-1) + 1))
     return SpeculationCounters(
-        drafted, accepted, _first(totals, _DRAFTS_NAMES), per_position or None
+        drafted,
+        accepted,
+        _first(totals, _DRAFTS_NAMES),
+        per_position or None,
+        _first(totals, _GENERATED_NAMES),
     )
 
 
@@ -146,6 +156,11 @@ def compare_counters(
         source=source,
         governor=governor,
         note=None if drafted else "nothing was drafted in the window",
+        generated_tokens=(
+            None
+            if before.generated_tokens is None or after.generated_tokens is None
+            else after.generated_tokens - before.generated_tokens
+        ),
     )
 
 
@@ -163,6 +178,7 @@ def add_difference(
 ) -> SpeculationCounters:
     """`total` and what was counted between two readings; what one of them lacks is None."""
     drafts = (total.num_drafts, before.num_drafts, after.num_drafts)
+    generated = (total.generated_tokens, before.generated_tokens, after.generated_tokens)
     first, last = before.accepted_per_position or (), after.accepted_per_position
     per_position: tuple[int, ...] | None = None
     if total.accepted_per_position is not None and last is not None:
@@ -171,11 +187,16 @@ def add_difference(
     return SpeculationCounters(
         drafted_tokens=total.drafted_tokens + after.drafted_tokens - before.drafted_tokens,
         accepted_tokens=total.accepted_tokens + after.accepted_tokens - before.accepted_tokens,
-        num_drafts=(
-            None if None in drafts else sum(d or 0 for d in drafts[::2]) - (drafts[1] or 0)
-        ),
+        num_drafts=_plus_difference(*drafts),
         accepted_per_position=per_position,
+        generated_tokens=_plus_difference(*generated),
     )
+
+
+def _plus_difference(total: int | None, before: int | None, after: int | None) -> int | None:
+    if total is None or before is None or after is None:
+        return None
+    return total + after - before
 
 
 def _per_position_fractions(

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from paceline.bench.load.records import RequestRecord
 from paceline.bench.results.distribution import Distribution, describe_ms
+from paceline.bench.results.request_acceptance import RequestAcceptance, summarize_acceptance
 from paceline.bench.results.slo import Goodput, Slo, measure_goodput
 
 MAX_ERROR_SAMPLES = 5
@@ -29,6 +30,8 @@ class TaskSummary:
     """With speculation it rises with acceptance."""
     ttft_ms: Distribution
     tpot_ms: Distribution
+    acceptance: RequestAcceptance | None
+    """Of its requests; None if no answer shows it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,8 @@ class Summary:
     goodput: Goodput | None
     """None without an SLO."""
     by_task: dict[str, TaskSummary]
+    acceptance: RequestAcceptance | None
+    """Of the run's own requests; None if no answer shows it."""
 
 
 def summarize(records: Sequence[RequestRecord], slo: Slo | None = None) -> Summary:
@@ -100,6 +105,7 @@ def summarize(records: Sequence[RequestRecord], slo: Slo | None = None) -> Summa
         num_empty=sum(not r.chunk_times_s for r in done),
         goodput=measure_goodput(records, slo, window_s) if slo is not None else None,
         by_task={task: _task_summary(records, task) for task in sorted({r.task for r in records})},
+        acceptance=summarize_acceptance(records),
     )
 
 
@@ -130,6 +136,7 @@ def _task_summary(records: Sequence[RequestRecord], task: str) -> TaskSummary:
         output_tokens_per_chunk=_tokens_per_chunk(done),
         ttft_ms=_describe_ttft(done),
         tpot_ms=_describe_tpot(done),
+        acceptance=summarize_acceptance(done),
     )
 
 

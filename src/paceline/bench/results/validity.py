@@ -10,7 +10,9 @@ from paceline.bench.load.records import RequestRecord
 from paceline.bench.results.bootstrap import BootstrapInterval
 from paceline.bench.results.client_health import ClientHealth
 from paceline.bench.results.distribution import MIN_REQUESTS_FOR_P99
+from paceline.bench.results.other_traffic import find_other_traffic
 from paceline.bench.results.saturation import find_queue_growth
+from paceline.bench.results.speculation import Speculation
 from paceline.bench.results.summary import Summary
 
 MAX_STALLED_FRACTION = 0.01
@@ -21,6 +23,8 @@ MAX_LOOP_LAG_MS = 50.0
 """p99. Every arrival time is late by up to the lag; chosen as half of a noticeable delay."""
 MAX_HALF_WIDTH_FRACTION = 0.05
 """Of an interval: a run that cannot tell 5 % apart is noisy."""
+MAX_LENGTH_ERROR_FRACTION = 0.05
+"""Between the tokens that were asked for and those that the server counted, on average."""
 MIN_REQUESTS_FOR_P90 = 50
 """Five samples beyond the percentile, as for p99."""
 
@@ -118,6 +122,52 @@ def judge_figures(
                 f"output tokens/s are known to +/-{half_width:.0%} only (95 %, over "
                 f"{interval.num_units} {interval.units}); a longer run or --repeats narrows that",
             )
+
+
+def judge_lengths(records: Sequence[RequestRecord]) -> Iterator[RunWarning]:
+    """Warnings about prompts and answers of other lengths than were asked for."""
+    done = [r for r in records if r.is_ok]
+    for what, pairs, reason in (
+        (
+            "prompts",
+            [(r.asked_input_tokens, r.prompt_tokens) for r in done],
+            "texts of a length are made by the mean number of characters per token",
+        ),
+        (
+            "answers",
+            [(r.asked_output_tokens, r.output_tokens) for r in done],
+            "the server ends answers although ignore_eos is set, or its context is full",
+        ),
+    ):
+        known = [(a, g) for a, g in pairs if a is not None and g is not None]
+        asked, given = (sum(column) for column in zip(*known, strict=True)) if known else (0, 0)
+        if abs(given - asked) > MAX_LENGTH_ERROR_FRACTION * asked:
+            yield RunWarning(
+                "lengths",
+                f"the {what} have {given / len(known):.1f} tokens on average where "
+                f"{asked / len(known):.1f} were asked for: {reason}",
+            )
+
+
+def judge_counters(
+    speculation: Speculation, records: Sequence[RequestRecord]
+) -> Iterator[RunWarning]:
+    """A warning about counters that hold the traffic of other clients, too."""
+    other = find_other_traffic(speculation, records)
+    if other is None:
+        return
+    yield RunWarning(
+        "other_traffic",
+        f"the server's counters include other clients: they hold at least {other.counted_tokens:,} "
+        f"output tokens in the window, of which this run received {other.own_tokens:,}"
+        + (
+            f" ({other.num_unknown} of its requests have unknown tokens)"
+            if other.num_unknown
+            else ""
+        )
+        + ". Acceptance and drafted tokens are those of all of them, and their load is in the "
+        "latencies",
+    )
 
 
 def judge_load(

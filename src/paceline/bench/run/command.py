@@ -127,7 +127,9 @@ def _carry_out(config: RunConfig, api_key: str | None) -> RunResult:
         raise click.Abort from error
     except CountersUnavailable as error:
         raise click.ClickException(f"--admin-url is {config.admin_url}: {error}") from error
-    except (BenchError, WorkloadError) as error:
+    except WorkloadError as error:
+        raise click.UsageError(str(error)) from error
+    except BenchError as error:
         raise click.ClickException(str(error)) from error
 
 

@@ -13,11 +13,28 @@ from paceline.bench.load.loads import ClosedLoop, Load, OpenLoop, RecordedArriva
 from paceline.bench.results.adaptation import AdaptationRule
 from paceline.bench.results.slo import Slo
 from paceline.bench.run.phase_file import PhaseConfig
-from paceline.workloads import load_workload
+from paceline.workloads import SyntheticLengths, load_workload
 
 
 class BenchError(Exception):
     """The run cannot take place. The message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class TraceFacts:
+    """How a trace was read, for the report."""
+
+    form: str | None
+    """The public trace whose form it has; None for any other."""
+    time_unit: str | None
+    """`s`, `ms`, `us`, `ns` or `date`; None for a trace without times."""
+    duration_s: float
+    """Between its first and its last time, as recorded."""
+    num_requests: int
+    """Later turns of sessions included."""
+    num_sessions: int
+    num_left_out: int
+    """Records without input or without output tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +51,8 @@ class RunConfig:
     """Why that workload was chosen; None if it was given."""
     prompts_file: str | None = None
     """Replaces the workload's prompts."""
+    synthetic: SyntheticLengths | None = None
+    """Prompts and answers of these lengths, in place of a workload."""
     system_prompt_file: str | None = None
     """Its text precedes every prompt."""
     temperature: float | None = None
@@ -56,6 +75,12 @@ class RunConfig:
     """A trace that says what is sent and when."""
     trace_speed: float = 1.0
     """The times of the trace are divided by it."""
+    trace_unit: str | None = None
+    """Of times that are numbers: s, ms, us or ns; None: what the form of the trace states."""
+    trace_block_tokens: int | None = None
+    """Tokens that each of `hash_ids` stands for; None: what the form of the trace states."""
+    trace: TraceFacts | None = None
+    """How the trace was read; None until it is."""
     phases: tuple[PhaseConfig, ...] = ()
     """Phases in turn, each with its own load and workload."""
     max_in_flight: int | None = None
@@ -70,8 +95,13 @@ class RunConfig:
     """Chosen empirically: a quarter of the 100 ms at which people notice a delay."""
 
     def __post_init__(self) -> None:
-        loads = [self.concurrency, self.rate_per_s, self.trace_file, self.phases or None]
-        if sum(load is not None for load in loads) != 1:
+        loads = [self.concurrency, self.rate_per_s, self.phases or None]
+        given = sum(load is not None for load in loads)
+        if (
+            given > 1
+            or (self.trace_file is None and not given)
+            or (self.trace_file and self.phases)
+        ):
             raise ValueError(
                 "give either a concurrency (closed loop), a rate (open loop), a trace or phases"
             )
@@ -92,31 +122,34 @@ class RunConfig:
         """The temperature of the requests; a user's own prompts are greedy by default."""
         if self.temperature is not None:
             return self.temperature
-        if self.prompts_file or self.trace_file:
+        if self.prompts_file or self.trace_file or self.synthetic:
             return 0.0
         return 0.0 if self.workload is None else load_workload(self.workload).temperature
 
     @property
     def load(self) -> Load:
         """The load of a run without phases."""
-        if self.trace_file is not None:
-            return RecordedArrivals(self.max_in_flight)
         if self.rate_per_s is not None:
             return OpenLoop(
                 self.rate_per_s, self.burstiness, self.final_rate_per_s, self.max_in_flight
             )
+        if self.trace_file is not None and self.concurrency is None:
+            return RecordedArrivals(self.max_in_flight)
         return ClosedLoop(self.concurrency or 1)
 
     @property
     def workload_label(self) -> str:
         """Where the requests of a run without phases come from, for people."""
+        if self.synthetic is not None:
+            return self.synthetic.label
         file = self.trace_file or self.prompts_file
         return Path(file).name if file else self.workload or "suited to the model"
 
     @property
     def needs_workload(self) -> bool:
         """Whether the prompts are still to be chosen."""
-        return self.workload is None and not (self.prompts_file or self.trace_file or self.phases)
+        given = self.prompts_file or self.trace_file or self.phases or self.synthetic
+        return self.workload is None and not given
 
 
 def parse_server_url(url: str) -> URL:

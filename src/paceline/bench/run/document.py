@@ -106,6 +106,7 @@ def render_record(record: RequestRecord) -> dict[str, Any]:
         "tpot_s": record.tpot_s,
         "e2e_s": record.e2e_s,
         "dispatch_delay_s": record.dispatch_delay_s,
+        "acceptance_rate": None if record.drafts is None else record.drafts.acceptance_rate,
     }
 
 

@@ -18,7 +18,7 @@ from paceline.bench.results.environment import describe_environment
 from paceline.bench.results.validity import RunWarning
 from paceline.bench.run.config import BenchError, RunConfig, parse_server_url
 from paceline.bench.run.outcome import RunResult, assemble_result
-from paceline.bench.run.plan import PhasePlan, load_entries, plan_run
+from paceline.bench.run.plan import PhasePlan, describe_trace, load_run_trace, plan_run
 from paceline.bench.run.repeat import PhaseSource, Progress, RepeatOutcome, run_repeat
 from paceline.bench.run.server import fetch_model, fetch_version
 from paceline.bench.run.suited_workload import find_suited_workload
@@ -26,16 +26,19 @@ from paceline.workloads import (
     FillerText,
     Prompt,
     SamplingSettings,
-    TraceEntry,
     build_spec,
     build_specs,
     heldout_text,
-    needs_filler,
     probe_text,
 )
 
 _PROBE_CHARS = 2000
 """Long enough to measure characters per token within 1 %, short enough for any context."""
+
+_IGNORE_EOS_REFUSED = (
+    "the server refuses ignore_eos, so that answers end where the model ends them, at the asked "
+    "length at most. A Paceline takes it with server.granted_fields: [ignore_eos]"
+)
 
 
 async def measure(
@@ -52,7 +55,9 @@ async def measure(
     """
     stop = stop or asyncio.Event()
     environment = describe_environment(argv)
-    entries = load_entries(config)
+    trace = load_run_trace(config)
+    if trace is not None:
+        config = dataclasses.replace(config, trace=describe_trace(trace))
     server = parse_server_url(config.url)
     admin = parse_server_url(config.admin_url) if config.admin_url is not None else None
     async with aiohttp.ClientSession(
@@ -73,14 +78,22 @@ async def measure(
         environment = dataclasses.replace(
             environment, vllm_server=await fetch_version(session, server)
         )
-        filler = await _measure_filler(client, model, entries)
-        phases = plan_run(config, entries, filler)
+        needs_filler = config.synthetic or (trace is not None and trace.needs_filler)
+        filler, allows_ignore_eos = (
+            await _measure_filler(client, model) if needs_filler else (None, True)
+        )
+        phases = plan_run(config, trace, filler)
         run_id = secrets.token_hex(3)
         samplings = [
-            phase.sampling(config, model, f"bench-{run_id}-{number}-")
+            dataclasses.replace(
+                phase.sampling(config, model, f"bench-{run_id}-{number}-"),
+                allows_ignore_eos=allows_ignore_eos,
+            )
             for number, phase in enumerate(phases)
         ]
         warnings = await _warm_up(config, client, phases[0], samplings[0], progress, stop)
+        if not allows_ignore_eos:
+            warnings.append(RunWarning("ignore_eos", _IGNORE_EOS_REFUSED))
         first_reading = await find_counters(session, server, admin, api_key)
 
         async def read_counters() -> CounterReading | None:
@@ -103,22 +116,23 @@ async def measure(
     return assemble_result(config, environment, phases, outcomes, warnings)
 
 
-async def _measure_filler(
-    client: StreamingClient, model: str, entries: Sequence[TraceEntry]
-) -> FillerText | None:
-    """The text for a trace that has lengths only, after one request that counts its tokens."""
-    if not needs_filler(entries):
-        return None
+async def _measure_filler(client: StreamingClient, model: str) -> tuple[FillerText, bool]:
+    """The text for requests of which only lengths are known, after one request that counts its
+    tokens; and whether the server takes `ignore_eos`, by which answers have their lengths."""
     sampling = SamplingSettings(model, 0.0, None, 1, 0, {})
     text = probe_text(_PROBE_CHARS)
-    spec = build_spec(Prompt("probe", None, text, 1), sampling, 0)
-    record = await client.send(spec, 0.0, time.perf_counter())
+    prompt = Prompt("probe", None, text, 1, ignore_eos=True)
+    record = await client.send(build_spec(prompt, sampling, 0), 0.0, time.perf_counter())
+    allows_ignore_eos = "ignore_eos" not in (record.error or "")
+    if not allows_ignore_eos:
+        prompt = dataclasses.replace(prompt, ignore_eos=False)
+        record = await client.send(build_spec(prompt, sampling, 0), 0.0, time.perf_counter())
     if not record.prompt_tokens:
         raise BenchError(
             "cannot measure how many characters of text make one token, which a trace of lengths "
             f"needs: {record.error or 'the server reports no usage'}"
         )
-    return FillerText(heldout_text(), len(text) / record.prompt_tokens)
+    return FillerText(heldout_text(), len(text) / record.prompt_tokens), allows_ignore_eos
 
 
 async def _warm_up(
@@ -136,7 +150,8 @@ async def _warm_up(
     if not config.num_warmup or stop.is_set():
         return []
     progress.begin("warming up", config.num_warmup)
-    first_turns = [dataclasses.replace(prompt, turns=()) for prompt in phase.prompts[::-1]]
+    from_the_end = itertools.islice(reversed(phase.prompts), config.num_warmup)
+    first_turns = [dataclasses.replace(prompt, turns=()) for prompt in from_the_end]
     unnamed = dataclasses.replace(sampling, id_prefix="")
     specs = itertools.islice(build_specs(first_turns, unnamed), config.num_warmup)
     work = asyncio.create_task(

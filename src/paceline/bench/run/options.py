@@ -5,7 +5,7 @@ Imports nothing heavy, so that `--help` stays fast. `parsing` turns the values i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -20,25 +20,84 @@ from paceline.option_types import (
     NamedChoice,
 )
 from paceline.server_options import MODEL, api_key_option
-from paceline.workloads import workload_names
+from paceline.workloads import TimeUnit, workload_names
 
 DEFAULT_NUM_REQUESTS = 64
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+_BURSTINESS = click.option(
+    "--burstiness",
+    type=ABOVE_0,
+    default=1.0,
+    show_default=True,
+    help="Shape of the gamma-distributed gaps of --rate: 1 is Poisson, below 1 has bursts.",
+)
+_MAX_IN_FLIGHT = click.option(
+    "--max-in-flight",
+    type=AT_LEAST_1,
+    help="Bound on the requests in flight of --rate and --trace; the wait counts in latencies.",
+)
+_WARMUP = click.option(
+    "--warmup",
+    "num_warmup",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Requests sent before the measurement and not counted.",
+)
+_SLO = click.option(
+    "--slo",
+    metavar="BOUNDS",
+    help="Report goodput: requests that meet all of these bounds, e.g. ttft=1s,tpot=50ms,e2e=20s.",
+)
+_MAX_DISPATCH_DELAY = click.option(
+    "--max-dispatch-delay-ms",
+    type=ABOVE_0,
+    default=25.0,
+    show_default=True,
+    help="The run is not valid when the load generator sends later than this (p99).",
+)
+_ALLOW_ERRORS = click.option(
+    "--allow-errors", is_flag=True, help="Exit with 0 even if requests failed."
+)
+
 _WORKLOAD = (
     click.option(
         "--workload",
         type=NamedChoice(workload_names()),
-        help="Built-in prompts, listed above.  [default: suited to the model: chat, or mixed for "
-        "the bundled code model, or code for one without chats]",
+        help="Built-in prompts; paceline bench run --help lists them.  [default: suited to the "
+        "model: chat, or mixed for the bundled code model, or code for one without chats]",
     ),
     click.option(
         "--prompts",
         "prompts_file",
         type=INPUT_FILE,
         help='Your own prompts instead, one JSON object per line: {"messages": [...]} or '
-        '{"prompt": "..."}, with optional "max_tokens", "task", "ignore_eos" and "turns".',
+        '{"prompt": "..."}, with optional "max_tokens", "task", "ignore_eos" and "turns"; or a '
+        "data set in a public form, such as ShareGPT (docs/bench.md).",
+    ),
+    click.option(
+        "--input-len",
+        "input_tokens",
+        type=AT_LEAST_1,
+        metavar="TOKENS",
+        help="Prompts of this length instead, of real text. Needs --output-len.",
+    ),
+    click.option(
+        "--output-len",
+        "output_tokens",
+        type=AT_LEAST_1,
+        metavar="TOKENS",
+        help="Answers of exactly this length (ignore_eos). Needs --input-len.",
+    ),
+    click.option(
+        "--length-spread",
+        type=FiniteFloat(min=0, max=1, max_open=True),
+        default=0.0,
+        show_default=True,
+        metavar="FRACTION",
+        help="Each length is uniform between (1 - F) and (1 + F) times the given one.",
     ),
     click.option(
         "--system-prompt",
@@ -95,13 +154,7 @@ _LOAD = (
         metavar="PER_SECOND",
         help="Open loop: random arrivals at this mean rate, whether or not earlier requests ended.",
     ),
-    click.option(
-        "--burstiness",
-        type=ABOVE_0,
-        default=1.0,
-        show_default=True,
-        help="Shape of the gamma-distributed gaps of --rate: 1 is Poisson, below 1 has bursts.",
-    ),
+    _BURSTINESS,
     click.option(
         "--ramp-to",
         "final_rate_per_s",
@@ -113,7 +166,8 @@ _LOAD = (
         "--trace",
         "trace_file",
         type=INPUT_FILE,
-        help="Replay a trace: requests with timestamps, as JSON lines or CSV (docs/bench.md).",
+        help="Replay a trace: requests with timestamps, as JSON or CSV (docs/bench.md). With "
+        "--concurrency or --rate its sessions are sent at that load instead.",
     ),
     click.option(
         "--trace-speed",
@@ -123,16 +177,25 @@ _LOAD = (
         help="The times of the trace are divided by it.",
     ),
     click.option(
+        "--trace-unit",
+        type=NamedChoice([unit.label for unit in TimeUnit]),
+        help="Unit of the trace's times that are numbers.  [default: what the form of the trace "
+        "states, or Unix time; otherwise it must be given]",
+    ),
+    click.option(
+        "--trace-block-tokens",
+        type=AT_LEAST_1,
+        metavar="TOKENS",
+        help="Tokens that each of the trace's hash_ids stands for.  [default: what the form and "
+        "the lengths of the trace state]",
+    ),
+    click.option(
         "--phases",
         "phases_file",
         type=INPUT_FILE,
         help="YAML or JSON file of phases, each with its load and workload (docs/bench.md).",
     ),
-    click.option(
-        "--max-in-flight",
-        type=AT_LEAST_1,
-        help="Bound on the requests in flight of --rate and --trace; the wait counts in latencies.",
-    ),
+    _MAX_IN_FLIGHT,
     click.option(
         "--repeats",
         type=AT_LEAST_1,
@@ -140,14 +203,7 @@ _LOAD = (
         show_default=True,
         help="Make the measurement this often; with 5 or more, intervals are over repeats.",
     ),
-    click.option(
-        "--warmup",
-        "num_warmup",
-        type=click.IntRange(min=0),
-        default=0,
-        show_default=True,
-        help="Requests sent before the measurement and not counted.",
-    ),
+    _WARMUP,
 )
 
 _SERVER = (
@@ -170,12 +226,7 @@ _SERVER = (
 )
 
 _JUDGEMENT = (
-    click.option(
-        "--slo",
-        metavar="BOUNDS",
-        help="Report goodput: requests that meet all of these bounds, e.g. ttft=1s,tpot=50ms,"
-        "e2e=20s.",
-    ),
+    _SLO,
     click.option(
         "--adaptation-window",
         "adaptation_window_s",
@@ -192,14 +243,8 @@ _JUDGEMENT = (
         show_default=True,
         help="Distance from the later throughput that counts as settled, as a fraction.",
     ),
-    click.option(
-        "--max-dispatch-delay-ms",
-        type=ABOVE_0,
-        default=25.0,
-        show_default=True,
-        help="The run is not valid when the load generator sends later than this (p99).",
-    ),
-    click.option("--allow-errors", is_flag=True, help="Exit with 0 even if requests failed."),
+    _MAX_DISPATCH_DELAY,
+    _ALLOW_ERRORS,
 )
 
 _OUTPUT = (
@@ -226,6 +271,16 @@ _OUTPUT = (
 
 def run_options(command: Command) -> Command:
     """Add every option to a command."""
-    for option in reversed((*_WORKLOAD, *_LOAD, *_SERVER, *_JUDGEMENT, *_OUTPUT)):
+    return _add((*_WORKLOAD, *_LOAD, *_SERVER, *_JUDGEMENT, *_OUTPUT), command)
+
+
+def sweep_options(command: Command) -> Command:
+    """Add those that hold for every rate of a sweep."""
+    load = (_BURSTINESS, _MAX_IN_FLIGHT, _WARMUP)
+    return _add((*_WORKLOAD, *load, *_SERVER, _SLO, _MAX_DISPATCH_DELAY, _ALLOW_ERRORS), command)
+
+
+def _add(options: Sequence[Callable[[Command], Command]], command: Command) -> Command:
+    for option in reversed(options):
         command = option(command)
     return command

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from paceline.bench.load.loads import RecordedArrivals, describe_load
+from paceline.bench.load.loads import describe_load
 from paceline.bench.load.records import RequestRecord
 from paceline.bench.results.adaptation import Adaptation, adaptation_lag
 from paceline.bench.results.bootstrap import BootstrapInterval, bootstrap_figures
@@ -17,7 +17,14 @@ from paceline.bench.results.series import Series, build_series, token_arrivals
 from paceline.bench.results.slo import measure_goodput
 from paceline.bench.results.speculation import Speculation, unknown_speculation
 from paceline.bench.results.summary import Summary, summarize
-from paceline.bench.results.validity import RunWarning, judge_client, judge_figures, judge_load
+from paceline.bench.results.validity import (
+    RunWarning,
+    judge_client,
+    judge_counters,
+    judge_figures,
+    judge_lengths,
+    judge_load,
+)
 from paceline.bench.run.config import RunConfig
 from paceline.bench.run.plan import PhasePlan
 from paceline.bench.run.repeat import RepeatOutcome
@@ -85,12 +92,16 @@ def assemble_result(
     num_unfinished = sum(outcome.num_unfinished for outcome in outcomes)
     summary = summarize(records, config.slo)
     intervals = bootstrap_figures(by_repeat, config.slo)
+    speculation = _speculation(outcomes)
     client = assess_client([outcome.lag for outcome in outcomes], by_repeat)
     warnings = [
         *_interruption(interrupted, num_unfinished),
         *judge_client(summary, client, config.max_dispatch_delay_ms),
         *judge_load([(phase.name, phase.load) for phase in phases], records),
         *judge_figures(summary, intervals),
+        *judge_lengths(records),
+        *judge_counters(speculation, records),
+        *_left_out(config, phases),
         *_repeated_prompts(config, phases, records),
         *early_warnings,
     ]
@@ -99,7 +110,7 @@ def assemble_result(
         environment=environment,
         summary=summary,
         intervals=intervals,
-        speculation=_speculation(outcomes),
+        speculation=speculation,
         phases=_phase_results(config, phases, outcomes) if config.phases else (),
         repeats=(
             tuple(summarize(mine, config.slo) for mine in by_repeat) if config.repeats > 1 else ()
@@ -194,11 +205,26 @@ def _interruption(interrupted: bool, num_unfinished: int) -> Iterator[RunWarning
         )
 
 
+def _left_out(config: RunConfig, phases: Sequence[PhasePlan]) -> Iterator[RunWarning]:
+    for phase in phases:
+        if phase.num_left_out:
+            where = f" of phase {phase.name!r}" if config.phases else ""
+            yield RunWarning(
+                "left_out",
+                f"{phase.num_left_out} records{where} are not sent, because "
+                + (
+                    "they have no input or no output tokens, as failed requests have"
+                    if config.trace_file
+                    else "they have no message of a user"
+                ),
+            )
+
+
 def _repeated_prompts(
     config: RunConfig, phases: Sequence[PhasePlan], records: Sequence[RequestRecord]
 ) -> Iterator[RunWarning]:
     for number, phase in enumerate(phases):
-        if isinstance(phase.load, RecordedArrivals) and config.repeats == 1:
+        if phase.is_once and config.repeats == 1:
             continue
         num_sessions = len({r.index for r in records if r.phase == number})
         num_warmup = 0 if number else config.num_warmup

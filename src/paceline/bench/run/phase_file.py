@@ -10,6 +10,7 @@ from paceline.bench.load.loads import ClosedLoop, OpenLoop
 from paceline.near_names import did_you_mean
 from paceline.strict_files import StrictFileError, load_yaml
 from paceline.workloads import FieldReader, WorkloadError, load_workload, workload_names
+from paceline.workloads.record_files import read_file
 
 _PHASE_FIELDS = (
     "name",
@@ -63,9 +64,7 @@ def load_phases(path: Path) -> tuple[PhaseConfig, ...]:
     Files of prompts are relative to the file of phases.
     """
     try:
-        document = load_yaml(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise WorkloadError(f"cannot read {path}: {error}") from error
+        document = load_yaml(read_file(path))
     except StrictFileError as error:
         raise WorkloadError(f"{path} is neither YAML nor JSON: {error}") from error
     fields = FieldReader(document, str(path))

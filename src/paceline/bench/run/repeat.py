@@ -60,9 +60,8 @@ class PhaseSource:
         self._prompts = itertools.cycle(phase.prompts)
 
     def specs(self) -> Iterator[RequestSpec]:
-        """The requests of the next repeat; endless, except those of a trace."""
-        is_trace = isinstance(self._phase.load, RecordedArrivals)
-        prompts = self._phase.prompts if is_trace else self._prompts
+        """The requests of the next repeat; endless, unless each prompt is sent once."""
+        prompts = self._phase.prompts if self._phase.is_once else self._prompts
         for prompt in prompts:
             yield build_spec(prompt, self._sampling, next(self._numbers))
 
@@ -136,11 +135,10 @@ async def _run_phase(run: LoadRun, phase: PhasePlan, stretch: Stretch, repeat: i
         await run.closed_loop(stretch, load.concurrency)
         return
     if isinstance(load, RecordedArrivals):
-        offsets_s = [prompt.due_s or 0.0 for prompt in phase.prompts]
+        offsets_s = list(phase.offsets_s)
     else:
-        schedule = schedule_arrivals(
-            load, phase.seed + repeat, phase.num_requests, phase.duration_s
-        )
+        num_sessions = len(phase.prompts) if phase.is_once else phase.num_requests
+        schedule = schedule_arrivals(load, phase.seed + repeat, num_sessions, phase.duration_s)
         offsets_s = schedule.tolist()
     await run.open_loop(stretch, offsets_s, load.max_in_flight)
 

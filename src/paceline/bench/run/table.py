@@ -11,9 +11,11 @@ from rich.text import Text
 from paceline.bench.load.loads import describe_load
 from paceline.bench.results.bootstrap import BootstrapInterval
 from paceline.bench.results.distribution import Distribution
+from paceline.bench.results.request_acceptance import RequestAcceptance
 from paceline.bench.results.slo import describe_slo
 from paceline.bench.results.speculation import Speculation
-from paceline.bench.results.summary import Summary
+from paceline.bench.results.summary import Summary, TaskSummary
+from paceline.bench.run.config import TraceFacts
 from paceline.bench.run.outcome import RunResult
 from paceline.printable import printable
 
@@ -58,7 +60,12 @@ def _render_rates(result: RunResult) -> Table:
                 f"{goodput.attained_fraction:.1%} [{low:.1%} to {high:.1%}]"
             )
         rates.add_row("goodput", text)
-    rates.add_row("speculation", _speculation_text(result.speculation))
+    speculation = _speculation_text(result.speculation)
+    if any(warning.id == "other_traffic" for warning in result.warnings):
+        speculation += ", other clients included"
+    rates.add_row("speculation", speculation)
+    if summary.acceptance is not None:
+        rates.add_row("own requests", _acceptance_text(summary.acceptance))
     return rates
 
 
@@ -118,6 +125,7 @@ def _render_tasks(summary: Summary) -> Table:
         "TTFT p90",
         "TPOT p50",
         "TPOT p90",
+        *(["acceptance"] if summary.acceptance is not None else []),
     ):
         table.add_column(heading, justify="right")
     for name, task in summary.by_task.items():
@@ -131,8 +139,13 @@ def _render_tasks(summary: Summary) -> Table:
             _number(task.ttft_ms.p90),
             _number(task.tpot_ms.p50, 2),
             _number(task.tpot_ms.p90, 2),
+            *([_task_acceptance(task)] if summary.acceptance is not None else []),
         )
     return table
+
+
+def _task_acceptance(task: TaskSummary) -> str:
+    return _number(None if task.acceptance is None else task.acceptance.acceptance_rate, 3)
 
 
 def _lines(result: RunResult) -> Iterator[str]:
@@ -161,10 +174,36 @@ def _load_text(result: RunResult) -> str:
     if config.phases:
         return f"{len(config.phases)} phases, listed below, seed {config.seed}"
     why = f" ({config.workload_reason}; --workload gives another)" if config.workload_reason else ""
+    if config.trace is not None:
+        why = f" ({_trace_text(config.trace)})"
+        if config.trace_speed != 1.0:
+            why += f" at {config.trace_speed:g} times its speed"
     return (
         f"{config.workload_label}{why} at temperature {config.effective_temperature:g}, "
         f"{describe_load(config.load)}, seed {config.seed}"
     )
+
+
+def _acceptance_text(acceptance: RequestAcceptance) -> str:
+    """Acceptance of this run's requests, by what their answers show."""
+    text = f"acceptance rate {_number(acceptance.acceptance_rate, 3)}"
+    if acceptance.acceptance_length is not None:
+        text += f", acceptance length {acceptance.acceptance_length:.2f}"
+    spread = acceptance.rate_by_request
+    if spread is not None:
+        text += f"; by request p10 {spread.p10:.2f}, p50 {spread.p50:.2f}, p90 {spread.p90:.2f}"
+    return f"{text} (shown by {acceptance.num_requests} answers)"
+
+
+def _trace_text(trace: TraceFacts) -> str:
+    """How the trace was read: a wrong unit of its times shows in its duration."""
+    text = f"{trace.num_requests} requests"
+    if trace.num_sessions < trace.num_requests:
+        text += f" in {trace.num_sessions} sessions"
+    if trace.time_unit is not None:
+        unit = "dates" if trace.time_unit == "date" else f"times in {trace.time_unit}"
+        text += f" over {trace.duration_s:,.2f} s, {unit}"
+    return text if trace.form is None else f"{text}, in the form of {trace.form}"
 
 
 def _speculation_text(speculation: Speculation) -> str:

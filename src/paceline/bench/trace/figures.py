@@ -12,7 +12,7 @@ from paceline.bench.results.counters import compare_readings
 from paceline.bench.results.series import TokenArrivals, token_arrivals
 from paceline.bench.results.speculation import Speculation, unknown_speculation
 from paceline.bench.results.summary import Summary, summarize
-from paceline.bench.results.validity import RunWarning, judge_client
+from paceline.bench.results.validity import RunWarning, judge_client, judge_counters
 from paceline.bench.trace.config import AcceptanceMode, TraceConfig
 from paceline.bench.trace.measure import TraceMeasurement
 from paceline.bench.trace.static_acceptance import static_rates
@@ -84,6 +84,7 @@ def compute_figures(measurement: TraceMeasurement) -> TraceFigures:
         *_run_warnings(measurement, summary),
         *judge_client(summary, client, config.max_dispatch_delay_ms),
         *_acceptance_warnings(measurement, phases),
+        *judge_counters(_whole_window(measurement), records),
     ]
     return TraceFigures(
         phases=phases,
@@ -92,6 +93,13 @@ def compute_figures(measurement: TraceMeasurement) -> TraceFigures:
         client=client,
         warnings=tuple(sorted(warnings, key=lambda warning: not warning.invalidates)),
     )
+
+
+def _whole_window(measurement: TraceMeasurement) -> Speculation:
+    """The counters from the start of the first phase to the end of the last."""
+    readings = measurement.log.readings
+    last = len(measurement.log.ends_s) - 1
+    return compare_readings([(readings.get((0, False)), readings.get((last, True)))])
 
 
 def _phase_figures(

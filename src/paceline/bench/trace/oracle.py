@@ -57,7 +57,7 @@ class OracleComparison:
 def read_run(path: Path, identity: Mapping[str, Any], phases: Sequence[str]) -> EarlierRun:
     """The run in a report; BenchError unless it is a whole run of the trace with this identity."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError) as error:
         raise BenchError(f"--against {path}: cannot read it as JSON: {error}") from error
     if not isinstance(document, dict) or document.get("kind") != KIND:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from paceline.capacity.model.shape import (
@@ -26,6 +26,13 @@ _GEMMA3_PATTERN = 6
 
 _READ_STATES = 3
 """Of an EAGLE-3 head that names no layers, as in vLLM."""
+
+
+_SCALED_ALREADY = frozenset(
+    {"default", "su", "longrope", "llama3", "yarn", "deepseek_yarn", "deepseek_llama_scaling"}
+)
+"""Kinds of rope scaling whose max_position_embeddings is the scaled context (vLLM's
+config/model.py)."""
 
 
 class UnknownModelError(ValueError):
@@ -63,7 +70,7 @@ def read_model_config(config: Mapping[str, Any]) -> ModelShape:
         norms_per_layer=4 if architecture in _GEMMA else 3 if is_head else 2,
         has_mlp_bias=bool(config.get("mlp_bias", False)),
         rotary=reader.rotary(),
-        max_context_tokens=reader.positive("max_position_embeddings"),
+        max_context_tokens=reader.max_context_tokens(),
         dtype=reader.dtype(),
         num_read_states=reader.num_read_states() if is_head else 0,
     )
@@ -211,28 +218,68 @@ class _Reader:
             )
         return (window,) * num_layers
 
-    def rotary(self) -> RotaryCache:
+    def max_context_tokens(self) -> int:
+        """As vLLM derives it: some kinds of scaling leave max_position_embeddings to be scaled."""
+        positions = self.positive("max_position_embeddings")
+        if self._architecture == "Gemma3ForCausalLM":
+            return positions
+        return int(positions * max(self._context_factors(), default=1.0))
+
+    def _context_factors(self) -> Iterator[float]:
+        scaling = self._scaling()
+        # Newer configs have one set of parameters, or one for every kind of layer.
+        parts = [part for part in scaling.values() if isinstance(part, Mapping)] or [scaling]
+        for part in parts:
+            factor = _number(part, "factor")
+            if factor is not None and _rope_type(part) not in _SCALED_ALREADY:
+                yield factor
+
+    def _scaling(self) -> Mapping[str, Any]:
         scaling = self._config.get("rope_parameters") or self._config.get("rope_scaling") or {}
+        if not isinstance(scaling, Mapping):
+            raise UnknownModelError(
+                f"rope_scaling in config.json is {scaling!r}; it must be an object or null"
+            )
+        return scaling
+
+    def rotary(self) -> RotaryCache:
+        scaling = self._scaling()
         is_gemma3 = self._architecture == "Gemma3ForCausalLM"
         if is_gemma3:
             # One set of parameters per kind of layer; only full layers scale.
             scaling = {}
         positions = self.positive("max_position_embeddings")
-        kind = scaling.get("rope_type") or scaling.get("type") or "default"
-        original = scaling.get("original_max_position_embeddings") or self._config.get(
-            "original_max_position_embeddings"
-        )
+        kind = _rope_type(scaling)
+        name = "original_max_position_embeddings"
+        original = _number(scaling, name) or _number(self._config, name)
+        factor = _number(scaling, "factor") or 1.0
         if kind in ("yarn", "deepseek_yarn") and original:
-            positions = int(original * scaling.get("factor", 1))
+            positions = int(original * factor)
         elif kind in ("linear", "dynamic"):
-            positions = int(positions * scaling.get("factor", 1))
+            positions = int(positions * factor)
         elif kind == "longrope" and original:
             positions += int(original)
         if self._architecture in _DEEPSEEK:
             dim = self.positive("qk_rope_head_dim")
         else:
-            share = scaling.get("partial_rotary_factor") or self._config.get(
-                "partial_rotary_factor", 1.0
-            )
+            name = "partial_rotary_factor"
+            share = _number(scaling, name) or _number(self._config, name) or 1.0
             dim = int(self._head_dim(self.positive("num_attention_heads")) * share)
         return RotaryCache(positions, dim, num_tables=2 if is_gemma3 else 1)
+
+
+def _rope_type(scaling: Mapping[str, Any]) -> str:
+    return str(scaling.get("rope_type") or scaling.get("type") or "default")
+
+
+def _number(values: Mapping[str, Any], name: str) -> float | None:
+    """A field of a rope scaling; None where it is absent or null."""
+    value = values.get(name)
+    if value is None:
+        return None
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not 0 < value < float("inf"):
+        raise UnknownModelError(
+            f"{name} of the rope scaling in config.json is {value!r}; it must be a number above 0"
+        )
+    return float(value)

@@ -7,13 +7,13 @@ integers, scales and zero points per group, scales per output channel, tensor or
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import ceil
-from typing import Any, Literal
+from typing import Literal
 
 DTYPE_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
 
+_BITS = (2, 3, 4, 8)
 Scales = Literal["none", "group", "channel", "tensor", "block"]
 
 
@@ -34,8 +34,29 @@ class WeightFormat:
     has_zero_points: bool = False
     index_bytes_per_input: int = 0
     """The group index of each input row, where GPTQ reorders them (desc_act)."""
+    tensor_scale_bytes: int = 0
+    """Of scales of the whole matrix, beside those per group."""
     ignored: tuple[str, ...] = field(default=())
     """Modules left in `dtype`: names, or regular expressions after "re:"."""
+    overrides: tuple[tuple[str, WeightFormat], ...] = field(default=())
+    """Formats of single modules, by a name or an expression after "re:"; the first counts."""
+    kv_dtype: str | None = None
+    """Of the KV cache that the checkpoint asks for; None for `dtype`."""
+
+    def __post_init__(self) -> None:
+        if self.bits is not None and (type(self.bits) is not int or self.bits not in _BITS):
+            raise ValueError(
+                f"a quantized weight has {self.bits!r} bits; known: {', '.join(map(str, _BITS))}"
+            )
+        is_grouped = self.scales in ("group", "block")
+        if is_grouped and (type(self.group_size) is not int or self.group_size < 1):
+            raise ValueError(
+                f"the group_size of quantized weights is {self.group_size!r}; it must be a "
+                "positive integer"
+            )
+        for pattern in (*self.ignored, *(pattern for pattern, _ in self.overrides)):
+            if pattern.startswith("re:"):
+                _check_expression(pattern[3:])
 
     @property
     def dtype_bytes(self) -> int:
@@ -45,19 +66,17 @@ class WeightFormat:
     @property
     def is_quantized(self) -> bool:
         """Whether some matrices are stored in fewer bits than `dtype`."""
-        return self.bits is not None
+        return self.bits is not None or bool(self.overrides)
 
-    def ignores(self, module: str) -> bool:
-        """Whether the module of this full name keeps `dtype`."""
-        if self.bits is None:
-            return True
-        for pattern in self.ignored:
-            if pattern.startswith("re:"):
-                if re.match(pattern[3:], module):
-                    return True
-            elif f"{module}.".startswith(f"{pattern}.") or pattern in module.split("."):
-                return True
-        return False
+    def of_module(self, module: str) -> WeightFormat:
+        """The format of the module of this full name."""
+        plain = WeightFormat(self.dtype, self.dtype)
+        if any(is_matched(pattern, module) for pattern in self.ignored):
+            return plain
+        for pattern, own in self.overrides:
+            if is_matched(pattern, module):
+                return own
+        return self
 
     def matrix_bytes(self, inputs: int, outputs: int, parts: int = 1) -> int:
         """Bytes of one quantized matrix with its scales and zero points.
@@ -83,13 +102,24 @@ class WeightFormat:
             size += blocks * self.scale_bytes
         elif self.scales == "tensor":
             size += parts * self.scale_bytes
-        return size
+        return size + parts * self.tensor_scale_bytes
+
+
+def _check_expression(expression: str) -> None:
+    try:
+        re.compile(expression)
+    except re.error as error:
+        raise ValueError(
+            f"a module of quantization_config is named by {expression!r}, which is no regular "
+            f"expression: {error}"
+        ) from None
 
 
 SCHEMES = ("none", "awq", "gptq", "w8a8", "fp8")
 """The formats that `named_format` knows, in the words of `paceline quantize`."""
 
-_ROUTERS = ("lm_head", "gate")
+ROUTERS = ("lm_head", "gate")
+"""Modules that stay in `dtype` in every format."""
 
 
 def named_format(scheme: str, dtype: str) -> WeightFormat:
@@ -100,87 +130,18 @@ def named_format(scheme: str, dtype: str) -> WeightFormat:
     if scheme == "none":
         return WeightFormat(dtype, dtype)
     if scheme == "awq":
-        return WeightFormat(
-            "awq", dtype, 4, "group", 128, 2, has_zero_points=True, ignored=_ROUTERS
-        )
+        return WeightFormat("awq", dtype, 4, "group", 128, 2, has_zero_points=True, ignored=ROUTERS)
     if scheme == "gptq":
         return WeightFormat(
-            "gptq", dtype, 4, "group", 128, 2, has_zero_points=True, ignored=_ROUTERS
+            "gptq", dtype, 4, "group", 128, 2, has_zero_points=True, ignored=ROUTERS
         )
     if scheme in ("w8a8", "fp8"):
-        return WeightFormat(scheme, dtype, 8, "channel", ignored=_ROUTERS)
+        return WeightFormat(scheme, dtype, 8, "channel", ignored=ROUTERS)
     raise ValueError(f"quantization {scheme!r} is unknown; allowed: {', '.join(SCHEMES)}")
 
 
-def read_weight_format(config: Mapping[str, Any], dtype: str) -> WeightFormat:
-    """Return the format that the `quantization_config` of a `config.json` describes.
-
-    Raises ValueError for a method or a scheme whose bytes are not known.
-    """
-    quantization = config.get("quantization_config") or config.get("compression_config")
-    if not quantization:
-        return WeightFormat(dtype, dtype)
-    method = quantization.get("quant_method")
-    ignored = quantization.get("modules_to_not_convert") or quantization.get("ignore") or ()
-    ignored = (*_ROUTERS, *(str(name) for name in ignored))
-    if method in ("awq", "gptq"):
-        bits = quantization.get("bits", quantization.get("w_bit", 4))
-        group = quantization.get("group_size", quantization.get("q_group_size", 128))
-        is_channel = group in (-1, None)
-        return WeightFormat(
-            method,
-            dtype,
-            bits,
-            "channel" if is_channel else "group",
-            0 if is_channel else group,
-            scale_bytes=2,
-            has_zero_points=True,
-            index_bytes_per_input=4 if quantization.get("desc_act") else 0,
-            ignored=ignored,
-        )
-    if method == "fp8":
-        block = quantization.get("weight_block_size")
-        if block and block[0] != block[1]:
-            raise ValueError(f"weight_block_size in config.json is {block}; only squares are known")
-        return WeightFormat(
-            "fp8", dtype, 8, "block" if block else "tensor", block[0] if block else 0, 4,
-            ignored=ignored,
-        )  # fmt: skip
-    if method == "compressed-tensors":
-        return _read_compressed_tensors(quantization, dtype, ignored)
-    raise ValueError(
-        f"quant_method in config.json is {method!r}; known: awq, gptq, fp8, compressed-tensors"
-    )
-
-
-def _read_compressed_tensors(
-    quantization: Mapping[str, Any], dtype: str, ignored: tuple[str, ...]
-) -> WeightFormat:
-    groups = quantization.get("config_groups") or {}
-    if len(groups) != 1:
-        raise ValueError(
-            f"config_groups in config.json has {len(groups)} entries; only one group, which covers "
-            "all linear layers, is known"
-        )
-    (group,) = groups.values()
-    weights = group.get("weights") or {}
-    bits, strategy, kind = weights.get("num_bits"), weights.get("strategy"), weights.get("type")
-    if strategy not in ("group", "channel", "tensor") or bits not in (4, 8):
-        raise ValueError(
-            f"weights in config_groups have num_bits {bits!r} and strategy {strategy!r}; known: 4 "
-            "or 8 bits by group, channel or tensor"
-        )
-    is_packed = "pack" in (group.get("format") or quantization.get("format") or "")
-    name = (
-        "fp8" if kind == "float" else f"w{bits}a{16 if not group.get('input_activations') else 8}"
-    )
-    return WeightFormat(
-        name,
-        dtype,
-        bits,
-        strategy,
-        weights.get("group_size") or 0,
-        scale_bytes=DTYPE_BYTES[dtype] if is_packed else 4,
-        has_zero_points=not weights.get("symmetric", True),
-        ignored=ignored,
-    )
+def is_matched(pattern: str, module: str) -> bool:
+    """Whether a name, or a regular expression after "re:", means this module."""
+    if pattern.startswith("re:"):
+        return re.match(pattern[3:], module) is not None
+    return f"{module}.".startswith(f"{pattern}.") or pattern in module.split(".")

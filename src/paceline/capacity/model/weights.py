@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from paceline.capacity.model.matrices import Matrix, matrices
 from paceline.capacity.model.shape import HeadAttention, LatentAttention, ModelShape
 from paceline.capacity.model.weight_format import WeightFormat
 
+_MAX_CACHED = 256
+"""Models, formats and splits of one plan, which asks for each of them dozens of times."""
 _ATTENTION_SCALES_BYTES = 16
 """Four float32 buffers in every attention layer of vLLM, for quantized KV caches."""
 
@@ -65,6 +68,7 @@ class PassWork:
         return self.always_read_bytes + self.expert_bytes * (1 - untouched)
 
 
+@lru_cache(maxsize=_MAX_CACHED)
 def weight_bytes(
     shape: ModelShape, weight_format: WeightFormat, tensor_parallel: int = 1
 ) -> WeightBytes:
@@ -79,6 +83,7 @@ def weight_bytes(
     )
 
 
+@lru_cache(maxsize=_MAX_CACHED)
 def pass_work(shape: ModelShape, weight_format: WeightFormat, tensor_parallel: int = 1) -> PassWork:
     """Return what a forward pass reads and multiplies on each of `tensor_parallel` GPUs."""
     always_read, expert_bytes, active_params, head_params = 0, 0, 0, 0
@@ -123,10 +128,11 @@ def _bytes(matrix: Matrix, weight_format: WeightFormat) -> int:
     bias = matrix.outputs * weight_format.dtype_bytes if matrix.has_bias else 0
     if not matrix.is_quantizable or not weight_format.is_quantized:
         return (plain + bias) * matrix.copies * matrix.num_layers
-    quantized = weight_format.matrix_bytes(matrix.inputs, matrix.outputs, matrix.parts)
     layers = range(matrix.first_layer, matrix.first_layer + matrix.num_layers)
-    kept = sum(weight_format.ignores(matrix.module.format(layer=layer)) for layer in layers)
-    total = kept * plain + (len(layers) - kept) * quantized + len(layers) * bias
+    total = len(layers) * bias
+    for layer in layers:
+        own = weight_format.of_module(matrix.module.format(layer=layer))
+        total += own.matrix_bytes(matrix.inputs, matrix.outputs, matrix.parts)
     return total * matrix.copies
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from paceline.doctor.checks.check import Check
 from paceline.doctor.readings.monitors import Monitor, MonitorFile
 from paceline.doctor.readings.observation import Observation
 from paceline.doctor.values import CannotJudge, Evidence, Finding, Severity, unknown_cost
+from paceline.monitoring import vllm_names
 from paceline.monitoring.metric_names import Exists, MissingMetric, metric_names, missing_metrics
 
 _PREFIXES = {"vllm": "vllm:", "paceline": "paceline_"}
@@ -30,31 +31,36 @@ def _judge(observation: Observation) -> Sequence[Finding]:
     if not files:
         raise CannotJudge("no alerts or panels were read: give --rules FILE or --dashboard FILE")
     recorded = frozenset[str]().union(*(file.recorded for file in files))
-    exists = _exists(observation, recorded)
-    judged = [
-        name
-        for file in files
-        for monitor in file.monitors
-        for expression in monitor.expressions
-        for name in metric_names(expression)
-        if exists(name) is not None
-    ]
-    if not judged:
-        raise CannotJudge("the files have no metric that this server would show")
+    exists_in = _exists(observation, recorded)
+    is_judged = False
     findings = []
     for file in files:
+        names = {
+            name
+            for monitor in file.monitors
+            for expression in monitor.expressions
+            for name in metric_names(expression)
+        }
+        exists = exists_in(names)
+        is_judged = is_judged or any(exists(name) is not None for name in names)
         stale = [(one, lacks) for one in file.monitors if (lacks := _missing(one, exists))]
         if stale:
             findings.append(_finding(file, stale))
+    if not is_judged:
+        raise CannotJudge("the files have no metric that this server would show")
     return findings
 
 
-def _exists(observation: Observation, recorded: Collection[str]) -> Exists:
-    """Whether the server has a metric; None for one that its page need not show."""
+def _exists(
+    observation: Observation, recorded: Collection[str]
+) -> Callable[[Collection[str]], Exists]:
+    """For a file that needs these metrics: whether the server has one; None for one that its page
+    need not show."""
     page = observation.last.page
+    shown = page.declared | page.samples.keys()
     speculates = any(one[-1].drafts_total is not None for one in observation.engines.values())
 
-    def exists(name: str) -> bool | None:
+    def exists(name: str, among_router_names: bool) -> bool | None:
         if name in recorded:
             return None
         if page.has_metric(name):
@@ -67,9 +73,25 @@ def _exists(observation: Observation, recorded: Collection[str]) -> Exists:
             return None  # a recording rule's, by the convention of Prometheus
         if name.startswith(_ENGINE):
             return False if page.has_plugin else None
-        return False if name.startswith(_PREFIXES[observation.kind]) else None
+        if not name.startswith(_PREFIXES[observation.kind]):
+            return None
+        if observation.kind == "vllm" and not vllm_names.is_of_vllm(
+            name, shown, among_router_names=among_router_names
+        ):
+            return None
+        return False
 
-    return exists
+    def exists_in(names: Collection[str]) -> Exists:
+        has_router_names = any(
+            name.startswith(vllm_names.PREFIX)
+            and name not in recorded
+            and not name.startswith((_SPECULATION, *_OF_FEATURES))
+            and not vllm_names.is_of_vllm(name, shown)
+            for name in names
+        )
+        return lambda name: exists(name, has_router_names)
+
+    return exists_in
 
 
 def _missing(monitor: Monitor, exists: Exists) -> list[MissingMetric]:
@@ -109,7 +131,11 @@ def _finding(
 
 
 def _words(metric: MissingMetric) -> str:
-    return f"{metric.name} (in absent(): always true)" if metric.is_absence else metric.name
+    if metric.is_absence:
+        return f"{metric.name} (in absent(): always true)"
+    is_of_vllm = metric.name.startswith(vllm_names.PREFIX)
+    now = vllm_names.replacement_of(metric.name) if is_of_vllm else None
+    return metric.name if now is None else f"{metric.name} (now {now})"
 
 
 CHECK = Check(

@@ -64,11 +64,13 @@ def judge(observation: Observation) -> Diagnosis:
 
 
 def judge_log_only(lines: Sequence[str], reason: str) -> Diagnosis:
-    """The diagnosis of a log alone; `reason` says why the server was not read."""
+    """The diagnosis of a log alone; `reason` says why the server was not read.
+
+    A log without a known message is no verdict: that of a server that does not answer ends with
+    something that is wrong.
+    """
     found = messages.judge_log(lines)
-    others = [check for check in CHECKS if check is not messages.CHECK]
-    return Diagnosis(
-        order_by_cost(found),
-        () if found else (messages.CHECK.id,),
-        tuple(NotJudged(check.id, reason) for check in others),
-    )
+    others = [NotJudged(check.id, reason) for check in CHECKS if check is not messages.CHECK]
+    if not found:
+        others.insert(0, NotJudged(messages.CHECK.id, messages.describe_unknown(lines)))
+    return Diagnosis(order_by_cost(found), (), tuple(others))

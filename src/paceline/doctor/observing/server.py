@@ -18,6 +18,11 @@ from paceline.metrics_page import MetricsPage, PageUnreadable, parse_page
 
 MAX_PAGE_BYTES = 16 * 2**20
 """vLLM's page has some hundred kilobytes, a gateway's with 100 replicas below 1 MB."""
+_OF_ENGINES = (
+    "vllm:generation_tokens_total", "vllm:prompt_tokens_total", "vllm:kv_cache_usage_perc",
+    "vllm:gpu_cache_usage_perc", "vllm:cache_config_info",
+)  # fmt: skip
+"""Of which each release of vLLM shows one; routers show none of them."""
 _TIMEOUT = aiohttp.ClientTimeout(total=10)
 
 
@@ -56,6 +61,13 @@ class ObservedServer:
             raise DoctorError(
                 f"{page_url} shows no metric of vLLM or Paceline; the metrics of other servers are "
                 "read only through Paceline: give the admin port of a gateway before it"
+            )
+        if kind == "vllm" and not any(map(page.has_metric, _OF_ENGINES)):
+            shown = next(name for name in page.samples if name.startswith("vllm:"))
+            raise DoctorError(
+                f"{page_url} shows {shown} and no metric of an engine (such as {_OF_ENGINES[0]}): "
+                "it is of a router, or of another program before vLLM. Give the URL of a vLLM "
+                "server that it sends requests to"
             )
         self.kind = kind
 

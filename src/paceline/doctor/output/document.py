@@ -10,6 +10,7 @@ from paceline.doctor.values import Diagnosis, Finding, exit_code_of
 
 SCHEMA_VERSION = 1
 INTERRUPTED = 130
+NOT_MADE = 4
 DISTURBED = 5
 _CRITICAL = 3
 
@@ -53,12 +54,14 @@ def visit_exit_code(visit: Visit, diagnosis: Diagnosis) -> int:
     """The severity of what is left after a fix; 130 after an interruption.
 
     3 if governors keep a setting of the doctor, also after an interruption. 5 if another changed
-    them while they were measured and nothing is critical.
+    them while they were measured and nothing is critical. 4 if no check has a verdict.
     """
     if visit.restore_failure is not None:
         return _CRITICAL
     if visit.is_interrupted:
         return INTERRUPTED
+    if not diagnosis.has_verdict:
+        return NOT_MADE
     result = visit.fix
     if result is not None and result.fix is not None and result.is_kept:
         return exit_code_of(diagnosis, result.fix.findings)

@@ -40,7 +40,9 @@ def render_lines(visit: Visit, diagnosis: Diagnosis) -> Iterator[str]:
     num = len(diagnosis.findings)
     found = "Nothing found" if not num else "1 finding" if num == 1 else f"{num} findings"
     passed = ", ".join(diagnosis.passed) or "none"
-    if num:
+    if not diagnosis.has_verdict:
+        yield "No diagnosis: no check has a verdict."
+    elif num:
         yield from _wrap(f"{found}; {len(diagnosis.passed)} checks passed: {passed}", "  ")
     else:
         yield f"{found}. {len(diagnosis.passed)} checks passed, which look for:"

@@ -54,7 +54,11 @@ async def measure_drafts(
     except (SwitchUnavailable, NotMeasured) as failure:
         gain, reason = None, str(failure)
         is_disturbed = isinstance(failure, ChangedByOther)
-    return replace(render_result(load, streams, gain, reason), is_disturbed=is_disturbed)
+    return replace(
+        render_result(load, streams, gain, reason),
+        is_disturbed=is_disturbed,
+        concurrency=settings.concurrency,
+    )
 
 
 def render_result(

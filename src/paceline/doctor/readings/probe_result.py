@@ -45,3 +45,5 @@ class ProbeResult:
     """Streams whose tokens could be compared with their usage."""
     is_disturbed: bool = False
     """Another program or an operator set a governor meanwhile."""
+    concurrency: int | None = None
+    """Most requests in flight."""

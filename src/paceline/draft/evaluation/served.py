@@ -67,7 +67,7 @@ class ServedComparison:
 def read_report(path: Path) -> Mapping[str, Any]:
     """The JSON document of `paceline bench run`; DraftError for any other file."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError) as error:
         raise DraftError(f"cannot read the report {path}: {error}") from error
     if not isinstance(document, dict) or document.get("kind") != _KIND:
@@ -105,6 +105,11 @@ def check_report(
     if not num_drafts or not per_position:
         reason = note or "no accepted tokens by position"
         raise DraftError(f"the report has no speculation counters to compare with: {reason}")
+    if any(warning.get("id") == "other_traffic" for warning in document.get("warnings") or ()):
+        raise DraftError(
+            "the counters of the report include other clients, so that its acceptance is not that "
+            "of its prompts; measure again while nothing else uses the server"
+        )
     served_length = num_drafted / num_drafts
     if abs(served_length - max_draft_length) > _LENGTH_TOLERANCE * max_draft_length:
         raise DraftError(

@@ -13,25 +13,34 @@ has a seed, as in vLLM.
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from paceline.engine.compat.wrapping import Wrappers
+
+logger = logging.getLogger("vllm.paceline.cpu_draws")
 
 _GREEDY_BELOW = 1e-5
 """vLLM's `_SAMPLING_EPS`: the temperature below which a request is greedy."""
 
 
-def draw_by_cumulation(weights: Any, uniform: Any) -> Any:
+def draw_by_cumulation(weights: Any, uniform: Any, otherwise: Any = None) -> Any:
     """An index per row, drawn in proportion to `weights`, (num_rows, num_tokens), which need not
     add up to 1. `uniform` is (num_rows,), each in [0, 1) and of the same precision, so that its
     product with a row's sum stays below the sum.
 
-    A row without any weight gives its last index: only a rejected draft is replaced, and then some
-    token has weight.
+    A row of `weights` without any weight, or with NaN, is drawn from the row of `otherwise`
+    instead. Without that, or where it has none either, it gives the last index.
     """
     import torch
 
     cumulated = weights.cumsum(dim=-1)
+    if otherwise is not None:
+        rows = (~(cumulated[:, -1] > 0)).nonzero().squeeze(1)
+        if len(rows):
+            if cumulated[rows, -1].isnan().any():
+                logger.warning("probabilities with NaN: tokens are drawn by the target's own")
+            cumulated[rows] = otherwise[rows].cumsum(dim=-1)
     bounds = uniform.unsqueeze(1) * cumulated[:, -1:]
     drawn = torch.searchsorted(cumulated, bounds, right=True).squeeze(1)
     return drawn.clamp_(max=weights.shape[1] - 1)
@@ -97,7 +106,8 @@ def _draw_recovered(
     else:
         weights = (target_probs - draft_probs).clamp_(min=0)
     counts = torch.tensor(num_draft_tokens)
-    drawn = draw_by_cumulation(weights, uniform.repeat_interleave(counts))
+    # Without any weight the target's and the draft's distribution are equal, up to rounding.
+    drawn = draw_by_cumulation(weights, uniform.repeat_interleave(counts), target_probs)
     return drawn.to(draft_token_ids.dtype)
 
 

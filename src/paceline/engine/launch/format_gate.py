@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from paceline.compatibility.experts import has_experts
 from paceline.compatibility.hardware_classes import HardwareClass
 from paceline.compatibility.number_formats import FormatVerdict, find_row, judge_format
+from paceline.compatibility.quantization_config import UnreadableQuantization, find_quantization
 from paceline.compatibility.stored_formats import UNQUANTIZED, stored_format
 from paceline.engine.launch.command import last_value
 from paceline.engine.launch.hardware import Hardware
@@ -91,18 +92,35 @@ def _judge_weights(
 ) -> FormatVerdict:
     """Return the verdict on a model's stored format, or on its format made in loading."""
     config = _read_config(model)
-    name = UNQUANTIZED if config is None else stored_format(config)
+    name = UNQUANTIZED if config is None else stored_format(config, Path(model))
     online = last_value(vllm_args, "--quantization", "-q")
     if name == UNQUANTIZED and online is not None:
         found = find_row("weights", f"online-{online}", hardware_class, release)
         name = UNQUANTIZED if found is None else f"online-{online}"
-    return judge_format(
+    verdict = judge_format(
         "weights",
         name,
         hardware_class,
         release,
         dtype,
         has_experts=None if config is None else has_experts(config),
+    )
+    hidden = None if config is None or online is not None else _hidden_format(config, Path(model))
+    return replace(verdict, refusal=hidden) if hidden and not verdict.refusal else verdict
+
+
+def _hidden_format(config: dict[str, Any], folder: Path) -> str:
+    """Why vLLM would load quantized weights as if they were not; empty if it would not."""
+    try:
+        stored = find_quantization(config, folder)
+    except UnreadableQuantization as error:
+        return str(error)
+    if stored is None or stored.vllm_argument is None:
+        return ""
+    return (
+        f"the format of the weights is in {stored.file} alone, which vLLM reads only with "
+        f"--quantization {stored.vllm_argument}: add it after --, or put the file's content into "
+        "quantization_config of config.json"
     )
 
 

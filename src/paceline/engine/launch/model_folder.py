@@ -19,6 +19,7 @@ from paceline.compatibility.vocabularies import (
     VocabularyFit,
     compare_vocabularies,
 )
+from paceline.compatibility.weight_files import loaded_bytes
 from paceline.near_names import did_you_mean
 
 _HUGGING_FACE_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/\w[\w.-]*", re.ASCII)
@@ -130,11 +131,11 @@ def served_name_of(model: str) -> str:
 
 
 def weights_bytes(model: str) -> int | None:
-    """Return the size of a folder's weights on disk; None for a model that is not on this disk."""
+    """Return the size of the weights that vLLM loads; None for a model that is not on this disk."""
     folder = Path(model)
     if not folder.is_dir():
         return None
-    return sum(path.stat().st_size for pattern in _WEIGHTS for path in folder.glob(pattern))
+    return loaded_bytes(folder)
 
 
 def _vocabulary(folder: Path) -> dict[str, int] | None:

@@ -14,8 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from paceline.compatibility.draft_pairs import find_draft_pair
+from paceline.compatibility.speculative_config import (
+    draft_model_config,
+    eagle3_config,
+    ngram_config,
+    suffix_config,
+    with_named_lengths,
+)
 from paceline.engine.compat.drafters import missing_for_drafter
-from paceline.engine.compat.length_table import lengths_to_name, render_length_table
 from paceline.engine.launch.eagle_head import check_eagle3_head, is_eagle3_head
 from paceline.engine.launch.hardware import Hardware
 from paceline.engine.launch.model_folder import (
@@ -26,8 +32,6 @@ from paceline.engine.launch.model_folder import (
 )
 
 _DRAFT_NAMES = ("auto", "ngram", "suffix", "none")
-_NGRAM_LOOKUP = {"prompt_lookup_min": 2, "prompt_lookup_max": 4}
-"""Chosen empirically: two tokens find a copied identifier early; beyond four, matches are rare."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,28 +108,26 @@ def name_lengths(
     up its full graphs under such a table.
     """
     config = drafter.speculative_config
-    if config is None or config["method"] == "suffix" or config.get("use_heterogeneous_vocab"):
+    if config is None:
         return drafter
-    lengths = lengths_to_name(config["num_speculative_tokens"], configured)
-    table = render_length_table(lengths, max_num_seqs)
+    named = with_named_lengths(config, configured=configured, max_num_seqs=max_num_seqs)
+    table = named.get("num_speculative_tokens_per_batch_size")
     if table is None:
         return drafter
-    named = ", ".join(str(length) for _, _, length in reversed(table))
+    lengths = ", ".join(str(length) for _, _, length in reversed(table))
     return replace(
         drafter,
-        speculative_config={**config, "num_speculative_tokens_per_batch_size": table},
-        why=f"{drafter.why}; CUDA graphs for draft lengths {named}",
+        speculative_config=named,
+        why=f"{drafter.why}; CUDA graphs for draft lengths {lengths}",
     )
 
 
 def _ngram(draft_length_max: int, why: str, *, on_gpu: bool) -> Drafter:
-    method = "ngram_gpu" if on_gpu else "ngram"
-    config = {"method": method, "num_speculative_tokens": draft_length_max, **_NGRAM_LOOKUP}
-    return Drafter(config, why)
+    return Drafter(ngram_config(draft_length_max, on_gpu=on_gpu), why)
 
 
 def _suffix(draft_length_max: int, separate_tenants: bool, chosen_by: str) -> Drafter:
-    config = {"method": "suffix", "num_speculative_tokens": draft_length_max}
+    config = suffix_config(draft_length_max)
     if not separate_tenants:
         return Drafter(config, f"suffix decoding: {chosen_by}")
     return Drafter(
@@ -138,25 +140,9 @@ def _suffix(draft_length_max: int, separate_tenants: bool, chosen_by: str) -> Dr
 def _eagle3_head(head: str, target: str, draft_length_max: int, chosen_by: str) -> Drafter:
     if Path(target).is_dir():
         check_eagle3_head(Path(head), Path(target))
-    config = {
-        "method": "eagle3",
-        "model": head,
-        "num_speculative_tokens": draft_length_max,
-        "draft_sample_method": "probabilistic",
-    }
-    return Drafter(config, f"EAGLE-3 head {head}: {chosen_by}")
+    return Drafter(eagle3_config(head, draft_length_max), f"EAGLE-3 head {head}: {chosen_by}")
 
 
 def _draft_model(draft: str, draft_length_max: int, has_same_ids: bool, why: str) -> Drafter:
-    config: dict[str, Any] = {
-        "method": "draft_model",
-        "model": draft,
-        "num_speculative_tokens": draft_length_max,
-    }
-    if has_same_ids:
-        # Sampled requests accept sampled drafts three times as often as greedy ones.
-        config["draft_sample_method"] = "probabilistic"
-    else:
-        # vLLM maps token ids between the two and then supports only greedy drafts.
-        config["use_heterogeneous_vocab"] = True
+    config = draft_model_config(draft, draft_length_max, has_same_ids=has_same_ids)
     return Drafter(config, f"draft model {draft}: {why}")

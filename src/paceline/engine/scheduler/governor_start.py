@@ -9,6 +9,11 @@ from typing import Any
 import msgspec
 
 import paceline
+from paceline.compatibility.length_table import (
+    is_length_table,
+    lengths_to_name,
+    render_length_table,
+)
 from paceline.engine.calibration.start import load_or_measure
 from paceline.engine.compat.captured_lengths import captured_lengths, captures_full_graphs
 from paceline.engine.compat.checks import check_hooks, unfit_for
@@ -20,11 +25,6 @@ from paceline.engine.compat.drafters import (
     drafting_of,
 )
 from paceline.engine.compat.executor import Executor, patch_workers
-from paceline.engine.compat.length_table import (
-    is_length_table,
-    lengths_to_name,
-    render_length_table,
-)
 from paceline.engine.fixes.sampler_check import check_workers
 from paceline.engine.recording.recorder import Recorder
 from paceline.engine.scheduler.draft_length_controller import DraftLengthController

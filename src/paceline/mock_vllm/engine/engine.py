@@ -30,6 +30,7 @@ class Sequence:
     """One choice of one request. Only the engine mutates it."""
 
     __slots__ = (
+        "accepted_by_step",
         "admitted_s",
         "blocks",
         "cache_salt",
@@ -66,6 +67,8 @@ class Sequence:
         """When it left the queue for the first time."""
         self.last_token_s = 0.0
         self.num_chunks = 0
+        self.accepted_by_step: list[int] = []
+        """Accepted draft tokens of each step that verified drafts."""
         self.blocks: SequenceBlocks | None = None
         """None while the sequence does not run."""
         self.is_held = False
@@ -153,6 +156,7 @@ class Engine:
             return
         if self.draft_length and sequence.num_chunks:
             self._count_drafts(num_wanted - 1)
+            sequence.accepted_by_step.append(num_wanted - 1)
         self._time_token(sequence)
         delta = sequence.generator.advance(num_wanted)
         sequence.num_chunks += 1

@@ -13,7 +13,7 @@ from functools import partial
 
 from paceline.mock_vllm.engine.engine import Sequence
 from paceline.mock_vllm.http.request_parser import ParsedRequest
-from paceline.mock_vllm.http.response_format import ChoiceDelta, EventWriter
+from paceline.mock_vllm.http.response_format import ChoiceDelta, EventWriter, draft_metrics
 from paceline.mock_vllm.http.responses import ResponseWriter
 from paceline.mock_vllm.http.wire import Exchange
 from paceline.mock_vllm.model.answer import AnswerDelta, AnswerGenerator
@@ -158,7 +158,17 @@ class AnswerSender:
             self.exchange.respond(200, self._render_whole())
             return
         num_prompt_tokens = sum(map(len, self.request.prompts))
-        self.exchange.send(*self._events.end(num_prompt_tokens, sum(self._num_generated)))
+        metrics = None
+        speculation = self._settings.speculation
+        if (
+            speculation is not None
+            and self._settings.per_request_spec_decode_metrics != "none"
+            and len(self.sequences) == 1
+        ):
+            steps = self.sequences[0].accepted_by_step
+            metrics = draft_metrics(steps, speculation.draft_length)
+        num_tokens = sum(self._num_generated)
+        self.exchange.send(*self._events.end(num_prompt_tokens, num_tokens, metrics))
         self.exchange.end_stream()
 
     def _render_whole(self) -> bytes:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,11 +91,13 @@ class EventWriter:
         """The events that are sent together with the first token: the roles of a chat."""
         return [self._role(choice) for choice in range(num_choices if self._request.is_chat else 0)]
 
-    def end(self, num_prompt_tokens: int, num_tokens: int) -> list[bytes]:
-        """The last events: the usage, if requested, and the mark of the end."""
+    def end(
+        self, num_prompt_tokens: int, num_tokens: int, metrics: Mapping[str, Any] | None
+    ) -> list[bytes]:
+        """The last events: the usage with the metrics, if requested, and the mark of the end."""
         if not self._request.include_usage:
             return [DONE]
-        return [self._last_usage(num_prompt_tokens, num_tokens), DONE]
+        return [self._last_usage(num_prompt_tokens, num_tokens, metrics), DONE]
 
     def whole(self, answers: Sequence[tuple[int, AnswerDelta]]) -> bytes:
         """The answer to a request that is not streamed; see `render_whole`."""
@@ -145,11 +147,14 @@ class EventWriter:
         usage = self._continuous_usage(len(prompt), new.num_tokens)
         return [b'%b,"choices":[{"index":%d,%b}]%b%b' % (self._head, new.choice, body, usage, end)]
 
-    def _last_usage(self, num_prompt_tokens: int, num_tokens: int) -> bytes:
+    def _last_usage(
+        self, num_prompt_tokens: int, num_tokens: int, metrics: Mapping[str, Any] | None
+    ) -> bytes:
         usage = _encode(_usage(num_prompt_tokens, num_tokens))
-        return self._head + b',"choices":[],"usage":%b,"system_fingerprint":"%b"}\n\n' % (
+        return self._head + b',"choices":[],"usage":%b,"system_fingerprint":"%b"%b}\n\n' % (
             usage,
             self._fingerprint.encode(),
+            b"" if metrics is None else b',"metrics":' + _encode(metrics),
         )
 
     def _continuous_usage(self, num_prompt_tokens: int, num_tokens: int) -> bytes:
@@ -159,6 +164,29 @@ class EventWriter:
         if self._request.is_chat:
             usage["completion_tokens_details"] = None
         return b',"usage":' + _encode(usage)
+
+
+def draft_metrics(accepted_by_step: Sequence[int], draft_length: int) -> dict[str, Any]:
+    """The metrics of an answer, from the accepted draft tokens of each of its steps.
+
+    >>> draft_metrics([2, 0], 3)["speculative_decoding"]["acceptance_histogram"]
+    [1, 0, 1, 0]
+    """
+    num_steps, num_accepted = len(accepted_by_step), sum(accepted_by_step)
+    num_drafted = num_steps * draft_length
+    counts = {
+        "mean_acceptance_length": 1 + num_accepted / num_steps if num_steps else 1.0,
+        "draft_acceptance_rate": num_accepted / num_drafted if num_drafted else 0.0,
+        "acceptance_histogram": [
+            sum(accepted == count for accepted in accepted_by_step)
+            for count in range(draft_length + 1)
+        ],
+        "num_spec_steps": num_steps,
+        "num_accepted_draft_tokens": num_accepted,
+        "num_draft_tokens": num_drafted,
+        "num_spec_tokens": draft_length,
+    }
+    return {"speculative_decoding": counts}
 
 
 def render_whole(

@@ -95,7 +95,9 @@ class ResponseWriter:
         }
         return [*events, self._event("response.output_text.delta", fields)]
 
-    def end(self, num_prompt_tokens: int, num_tokens: int) -> list[bytes]:
+    def end(
+        self, num_prompt_tokens: int, num_tokens: int, metrics: Mapping[str, Any] | None
+    ) -> list[bytes]:
         """The last events."""
         events = []
         if self._text:

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from paceline.capacity.speculation import Acceptance
-from paceline.plan.decisions.planner import Plan, make_plan
-from paceline.plan.sources.drafters import no_drafter
-from paceline.plan.values import AcceptanceRange, Drafter, PlanError
+from paceline.plan.decisions.candidate import plan_candidate, with_drafter
+from paceline.plan.decisions.planner import Plan
+from paceline.plan.sources.drafters import PUBLISHED
+from paceline.plan.values import AcceptanceRange, Drafter, PlanError, no_drafter
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +17,7 @@ class AcceptanceBill:
     """What one acceptance costs on the hardware and parallelism of the plan."""
 
     case: str
-    """One of: low, expected, high, without speculation."""
+    """One of: low, expected, high; if, for an acceptance that is unknown; without speculation."""
     acceptance: float | None
     """Per draft token; None without speculation."""
     output_tokens_per_s: float | None
@@ -29,17 +30,22 @@ class AcceptanceBill:
 
 def acceptance_bills(plan: Plan) -> list[AcceptanceBill]:
     """Return a bill for each case; none where the plan does not speculate or does not run."""
-    if plan.point is None or plan.demand.drafter.kind == "none":
+    if plan.point is None or plan.choice.proposed.kind == "none":
         return []
-    return [_bill(plan, *case) for case in _cases(plan.demand.drafter)]
+    return [_bill(plan, *case) for case in _cases(plan.choice.proposed)]
 
 
 def _cases(drafter: Drafter) -> Iterator[tuple[str, Acceptance | None, Drafter]]:
     known = drafter.acceptance
-    ends = {"low": known.low, "expected": known.expected, "high": known.high}
-    if known.low == known.high:
-        ends = {"expected": known.expected}
-    for case, acceptance in ends.items():
+    cases = list[tuple[str, Acceptance]]()
+    if known is None:
+        # How often a lookup drafts is unknown too, so no bill is shown.
+        cases = [("if", Acceptance(one)) for one in PUBLISHED if drafter.model is not None]
+    elif known.low == known.high:
+        cases = [("expected", known.expected)]
+    else:
+        cases = [("low", known.low), ("expected", known.expected), ("high", known.high)]
+    for case, acceptance in cases:
         fixed = AcceptanceRange(acceptance, acceptance, acceptance)
         yield case, acceptance, replace(drafter, acceptance=fixed)
     yield "without speculation", None, no_drafter()
@@ -49,13 +55,8 @@ def _bill(plan: Plan, case: str, acceptance: Acceptance | None, drafter: Drafter
     per_token = None if acceptance is None else acceptance.per_token
     placement = plan.placement
     try:
-        other = make_plan(
-            replace(plan.demand, drafter=drafter),
-            plan.entry,
-            placement.num_gpus,
-            placement.tensor_parallel,
-        )
-    except PlanError:  # More replicas than a plan may have.
+        other = plan_candidate(with_drafter(plan.demand, drafter), plan.entry, placement)
+    except PlanError:  # More replicas than a plan may have, or a draft that cannot be split so.
         return AcceptanceBill(case, per_token, None, None, None, None)
     if other.point is None or other.fleet is None:
         return AcceptanceBill(case, per_token, None, None, None, None)

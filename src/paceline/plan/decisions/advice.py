@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from paceline.capacity.model.weights import num_params
 from paceline.compatibility.number_formats import judge_format
 from paceline.compatibility.vllm_releases import INSTALLED
+from paceline.plan.decisions.candidate import Candidate
+from paceline.plan.decisions.choice import is_better
 from paceline.plan.decisions.planner import Plan
-from paceline.plan.values import Drafter
+from paceline.plan.values import HardwareEntry
 
 _SMALL_MODEL_PARAMS = 13e9
 """Below this, quantization costs more quality than it saves memory."""
@@ -43,7 +45,7 @@ def advise(plan: Plan, alternatives: Mapping[str, Plan]) -> list[Advice]:
     return [
         _engine(plan),
         _quantization(plan, alternatives),
-        _drafter(plan.demand.drafter),
+        _drafter(plan),
         _draft_length(plan),
         _parallelism(plan),
         _kv_cache(plan),
@@ -84,12 +86,12 @@ def _quantization(plan: Plan, alternatives: Mapping[str, Plan]) -> Advice:
     size = f"{params / 1e9:.3g}B parameters"
     if weights.is_quantized:
         stored = f"the weights are stored in {weights.name}"
-        refusal = _why_refused(plan, weights.name)
+        refusal = why_refused(plan.entry, weights.name)
         return Advice("quantization", weights.name, f"{stored}; {refusal}" if refusal else stored)
     fitting = {
         name: other
         for name, other in alternatives.items()
-        if other.point is not None and not _why_refused(plan, name)
+        if other.point is not None and not why_refused(plan.entry, name)
     }
     best = _preferred_scheme(plan, fitting)
     if plan.point is None:
@@ -114,9 +116,9 @@ def _quantization(plan: Plan, alternatives: Mapping[str, Plan]) -> Advice:
     )
 
 
-def _why_refused(plan: Plan, scheme: str) -> str:
-    """Why vLLM cannot serve this scheme on the plan's hardware; empty if it can."""
-    hardware = plan.entry.hardware_class
+def why_refused(entry: HardwareEntry, scheme: str) -> str:
+    """Why vLLM cannot serve this scheme on the hardware; empty if it can."""
+    hardware = entry.hardware_class
     if hardware is None:
         return ""
     name = _FORMATS.get(scheme, scheme)
@@ -137,7 +139,9 @@ def _preferred_scheme(plan: Plan, fitting: Mapping[str, Plan]) -> str | None:
 def _is_worthwhile(plan: Plan, other: Plan) -> bool:
     if plan.point is None or other.point is None:
         return other.point is not None
-    gain = other.point.output_tokens_per_s / plan.point.output_tokens_per_s
+    if not is_better(other, plan):
+        return False
+    gain = other.total_tokens_per_s / plan.total_tokens_per_s
     return gain >= _WORTHWHILE_GAIN or other.max_requests >= 2 * plan.max_requests
 
 
@@ -151,39 +155,80 @@ def _gain_sentence(plan: Plan, scheme: str, other: Plan) -> str:
     )
 
 
-def _drafter(drafter: Drafter) -> Advice:
-    name = drafter.kind if drafter.model is None else drafter.model.name
-    expected = drafter.acceptance.expected
-    if drafter.kind == "none":
-        return Advice("drafter", "none", drafter.why)
+def _drafter(plan: Plan) -> Advice:
+    choice = plan.choice
+    proposed = choice.proposed
+    if proposed.kind == "none":
+        return Advice("drafter", "none", proposed.why)
+    named = f"{proposed.label} ({proposed.why.rstrip('.')})"
+    if choice.obstacle:
+        return Advice("drafter", "none", f"{named} cannot be used here: {choice.obstacle}")
+    if proposed.acceptance is None:
+        return Advice(
+            "drafter",
+            "none until the acceptance is known",
+            f"the acceptance of {named} on your traffic is unknown, and no gain is counted. "
+            f"{break_even_sentence(plan)} Serve it with --draft {proposed.label}, measure with "
+            "`paceline bench run`, and set --acceptance",
+        )
+    given = f"acceptance {proposed.acceptance.expected.per_token:g}, {proposed.acceptance_source}"
+    assert choice.with_drafts is not None
+    sides = f"{_figures(choice.with_drafts)} with it, {_figures(choice.without)} without"
+    if choice.speculates:
+        return Advice("drafter", proposed.label, f"{proposed.why.rstrip('.')}; {sides}; {given}")
     return Advice(
         "drafter",
-        name,
-        f"{drafter.why.rstrip('.')}; acceptance {expected.per_token:g} per draft token "
-        f"({drafter.acceptance_source})",
+        "none",
+        f"{named} loses at this load: {sides}; {given}. {break_even_sentence(plan)} For lighter "
+        "load, plan with --concurrency or --slo-tpot-ms",
+    )
+
+
+def _figures(candidate: Candidate) -> str:
+    if candidate.point is None or candidate.fleet is None:
+        return "nothing that fits and meets the SLO"
+    text = f"{candidate.total_tokens_per_s:,.0f} tokens/s"
+    if candidate.demand.load.requests_per_day is None:
+        return f"{text} at {candidate.point.num_requests} requests per replica"
+    if candidate.fleet.usd_per_month is None:
+        return f"{candidate.fleet.gpus} GPUs"
+    return f"{candidate.fleet.usd_per_month:,.0f} USD/month"
+
+
+def break_even_sentence(plan: Plan) -> str:
+    """From which acceptance the proposed drafter wins; empty where none is proposed."""
+    choice = plan.choice
+    if choice.proposed.kind == "none" or plan.point is None or choice.obstacle:
+        return ""
+    lookup = " (if it drafts in every step)" if choice.proposed.model is None else ""
+    alone = (
+        "at no acceptance"
+        if choice.break_even_alone is None
+        else f"from {choice.break_even_alone:.2f}"
+    )
+    here = "at no acceptance" if choice.break_even is None else f"from {choice.break_even:.2f}"
+    return (
+        f"Break-even acceptance{lookup}: it pays {alone} with one request at a time, {here} at "
+        "the operating point."
     )
 
 
 def _draft_length(plan: Plan) -> Advice:
-    speculating = [row for row in plan.table if row.draft_length > 0]
-    if not plan.table or not speculating:
-        return Advice(
-            "draft_length",
-            "0",
-            "drafts cost more than they gain at every batch size that fits, at this acceptance",
-        )
-    longest = max(row.draft_length for row in plan.table)
-    last = speculating[-1].num_requests
-    first, final = plan.table[0], plan.table[-1]
-    change = (
-        f"at {final.num_requests} requests {final.draft_length} ({final.speculation_gain:+.0%})"
-    )
+    drafting = plan.choice.with_drafts
+    if not plan.choice.speculates or drafting is None:
+        return Advice("draft_length", "0", "no drafts are planned")
+    gaining = [row for row in drafting.table if row.speculation_gain > 0 and row.draft_length]
+    used = sorted({0, *(row.draft_length for row in drafting.table)})
+    if not gaining:
+        return Advice("draft_length", "0", "drafts gain at no batch size of the table")
+    first, final = drafting.table[0], drafting.table[-1]
     return Advice(
         "draft_length",
-        f"0 to {longest}, adaptive",
+        f"{', '.join(map(str, used))}, adaptive",
         f"the best length falls with load: {first.draft_length} for one request "
-        f"({first.speculation_gain:+.0%}), {change}; drafts pay up to {last} requests. Policy "
-        "goodput follows it",
+        f"({first.speculation_gain:+.0%}), at {final.num_requests} requests {final.draft_length} "
+        f"({final.speculation_gain:+.0%}); drafts gain up to {gaining[-1].num_requests} requests "
+        "at once. Policy goodput follows it",
     )
 
 

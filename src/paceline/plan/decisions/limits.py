@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from paceline.capacity.hardware import Hardware
+from paceline.compatibility.length_table import lengths_to_name
+from paceline.plan.decisions.memory import MemoryPlan
 from paceline.plan.values import EngineLimits, Load, PlanError, PlannedModel
 
 _GIB = 1024**3
@@ -51,11 +53,35 @@ def engine_limits(
         max_model_len=max_model_len,
         max_num_seqs=settings.max_num_seqs or num_seqs,
         max_batched_tokens=settings.max_batched_tokens or batched_tokens,
-        kv_dtype=settings.kv_dtype or model.weight_format.dtype,
+        kv_dtype=settings.kv_dtype or model.weight_format.kv_dtype or model.weight_format.dtype,
         max_draft_length=settings.max_draft_length,
+        is_max_model_len_given=settings.max_model_len is not None,
+        draft_lengths=_draft_lengths(settings.max_draft_length, hardware),
         kv_cache_bytes=settings.kv_cache_bytes,
         reserve_bytes=settings.reserve_bytes,
     )
+
+
+def shorten_to_cache(limits: EngineLimits, memory: MemoryPlan, load: Load) -> EngineLimits:
+    """The limits with a longest request that the KV cache holds.
+
+    vLLM refuses to start otherwise. What the user set stays, and no request gets shorter than the
+    stated one.
+    """
+    if limits.is_max_model_len_given or memory.holds_request_of(limits.max_model_len):
+        return limits
+    low, high = load.context_tokens, limits.max_model_len
+    if not memory.holds_request_of(low):
+        return limits
+    while low + 1 < high:
+        middle = (low + high) // 2
+        low, high = (middle, high) if memory.holds_request_of(middle) else (low, middle)
+    return replace(limits, max_model_len=low)
+
+
+def _draft_lengths(longest: int, hardware: Hardware) -> tuple[int, ...]:
+    """On GPUs those that get CUDA graphs; a drafter of Model Runner V1 may use others, too."""
+    return tuple(range(longest + 1)) if hardware.is_cpu else lengths_to_name(longest)
 
 
 def _vllm_defaults(hardware: Hardware) -> tuple[int, int]:

@@ -37,6 +37,22 @@ class MemoryPlan:
         """Whether one request of the shortest context has room."""
         return self.layout.num_blocks(self.kv_cache_bytes) >= self.layout.blocks_per_request(1)
 
+    @property
+    def free_bytes(self) -> int:
+        """Left for the KV cache on each GPU; negative where the weights alone do not fit."""
+        return self.kv_cache_bytes or self.budget.kv_cache
+
+    def bytes_per_request(self, context_tokens: int) -> int:
+        """Of the KV cache on each GPU."""
+        return self.layout.blocks_per_request(context_tokens) * self.layout.bytes_per_block
+
+    def holds_request_of(self, max_model_len: int) -> bool:
+        """Whether vLLM starts: it refuses to where the longest request does not fit."""
+        _, concurrency = self.layout.logged_tokens(
+            self.kv_cache_bytes, max_model_len, self.tokens_in_flight
+        )
+        return concurrency >= 1.0
+
     def max_requests(self, context_tokens: int) -> int:
         """Requests of this context that decode at once on one replica."""
         return self.layout.max_requests(self.kv_cache_bytes, context_tokens)

@@ -15,9 +15,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from paceline.capacity.speculation import Acceptance, DraftLengthGain, best_length, gains
+from paceline.capacity.speculation import (
+    NO_ACCEPTANCE,
+    Acceptance,
+    DraftLengthGain,
+    best_length,
+    gains,
+)
 from paceline.capacity.step_time import StepTime, model_time
 from paceline.plan.decisions.memory import MemoryPlan
 from paceline.plan.decisions.waits import SlotUse
@@ -41,7 +47,7 @@ class BatchPerformance:
     draft_length: int
     """The one with the highest rate here; 0 is no speculation."""
     speculation_gain: float
-    """Rate of decode steps over that without speculation, minus 1."""
+    """Output tokens per second over those of an engine without a drafter, minus 1."""
     tokens_per_step: float
     prompt_wait_s: float
     """For the prompts of others, at the quantile asked for; infinite where a step leaves too few
@@ -123,14 +129,18 @@ def speculation_rows(
     num_requests: float,
     acceptance: Acceptance | None = None,
 ) -> list[DraftLengthGain]:
-    """Return every draft length at a batch size, 0 first; at the expected acceptance by default."""
-    longest = 0 if drafter.kind == "none" else limits.max_draft_length
+    """Return every draft length at a batch size, 0 first; at the expected acceptance by default.
+
+    Without an acceptance, given or known, it is length 0 alone.
+    """
+    if acceptance is None and drafter.acceptance is not None:
+        acceptance = drafter.acceptance.expected
     return gains(
         times,
-        drafter.acceptance.expected if acceptance is None else acceptance,
+        NO_ACCEPTANCE if acceptance is None else acceptance,
         requests=num_requests,
         context_tokens=load.mean_context_tokens,
-        draft_lengths=range(longest + 1),
+        draft_lengths=(0,) if acceptance is None else limits.draft_lengths,
     )
 
 
@@ -147,13 +157,16 @@ def batch_performance(
     prompt_s = times.prefill_s(load.prompt_tokens)
     share_s = load.output_tokens / best.tokens_per_step * best.step_s / num_requests
     rate = 1.0 / (prompt_s + share_s)
+    plain_step_s = times.decode_s(num_requests, load.mean_context_tokens)
+    plain_prompt_s = replace(times, draft=None).prefill_s(load.prompt_tokens)
+    plain_rate = 1.0 / (plain_prompt_s + load.output_tokens * plain_step_s / num_requests)
     # vLLM gives every running request its token and its drafts first.
     left = max(1, limits.max_batched_tokens - num_requests * (1 + best.draft_length))
     slots = SlotUse(num_requests, rate, prompt_s, best.step_s, load.prompt_tokens / left)
     return BatchPerformance(
         slots=slots,
         draft_length=best.draft_length,
-        speculation_gain=best.gain,
+        speculation_gain=rate / plain_rate - 1.0,
         tokens_per_step=best.tokens_per_step,
         prompt_wait_s=slots.wait_s(quantile),
         tpot_s=(slots.residence_s - prompt_s) / load.output_tokens,
@@ -181,10 +194,11 @@ def operating_point(
     slo: Slo,
     largest: int,
 ) -> BatchPerformance | None:
-    """Return the largest batch that meets the SLO; None where one request alone misses it.
+    """Return the fastest batch that meets the SLO; None where one request alone misses it.
 
-    Latency grows with the batch, so the search halves the range. The load's own concurrency, where
-    it is given, bounds the batch.
+    Latency grows with the batch, so the search for the largest halves the range. By measured steps,
+    a smaller one can give more tokens per second. The load's own concurrency, where it is given,
+    bounds the batch.
     """
     if load.concurrency is not None:
         largest = min(largest, load.concurrency)
@@ -201,7 +215,10 @@ def operating_point(
             low = middle
         else:
             high = middle - 1
-    return at(low)
+    sizes = [low] if load.concurrency is not None else batch_sizes(low)
+    return max(
+        (at(size) for size in sizes), key=lambda row: (row.output_tokens_per_s, row.num_requests)
+    )
 
 
 def performance_table(

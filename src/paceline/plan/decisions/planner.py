@@ -1,120 +1,37 @@
-"""Make a plan: choose the parallelism, and the hardware where none is given."""
+"""Make a plan: the candidates on given GPUs, and those of every machine where none is given."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
 
-from paceline.capacity.hardware import Hardware
 from paceline.capacity.model.matrices import tensor_parallel_sizes
-from paceline.capacity.speculation import Acceptance, DraftLengthGain
-from paceline.capacity.step_time import StepTime
-from paceline.plan.decisions.fleet import Bill, FleetPlan, plan_fleet
-from paceline.plan.decisions.measured_steps import MeasuredStepTime
-from paceline.plan.decisions.memory import MemoryPlan, plan_memory
-from paceline.plan.decisions.performance import (
-    BatchPerformance,
-    batch_sizes,
-    operating_point,
-    performance_table,
-    speculation_rows,
-    step_time,
-)
-from paceline.plan.sources.engine_costs import EngineCosts
+from paceline.plan.decisions.candidate import Candidate, Demand, plan_candidate, with_drafter
+from paceline.plan.decisions.choice import DrafterChoice, best_of, with_break_even
 from paceline.plan.values import (
-    NO_PRICE,
     Drafter,
-    EngineLimits,
     HardwareEntry,
-    Load,
     NothingFits,
     Offer,
     Placement,
     PlanError,
-    PlannedModel,
-    Slo,
+    no_drafter,
 )
 
-
-@dataclass(frozen=True, slots=True)
-class Demand:
-    """Everything that a plan is made for, except the hardware."""
-
-    model: PlannedModel
-    drafter: Drafter
-    load: Load
-    slo: Slo
-    bill: Bill
-    limits_for: Callable[[Hardware], EngineLimits]
-    """The engine's settings on a kind of hardware: some defaults depend on its memory."""
-    costs: EngineCosts | None = None
-    """What an engine with this model and drafter measured on this machine; None without one."""
-
-    def __post_init__(self) -> None:
-        shape = self.model.shape
-        if shape.num_read_states:
-            raise PlanError(f"MODEL {self.model.name} is an EAGLE-3 head, which is a drafter")
-        drafter = self.drafter.model
-        is_head = drafter is not None and drafter.shape.num_read_states > 0
-        if drafter is not None and is_head and drafter.shape.hidden_size != shape.hidden_size:
-            raise PlanError(
-                f"--draft {drafter.name} is a head for a target of hidden size "
-                f"{drafter.shape.hidden_size}, and {self.model.name} has {shape.hidden_size}"
-            )
+SMALL_LOAD_REQUESTS = 8
+"""Requests at once that a machine has to hold where neither hardware nor a load is given: a team
+that tries a model. Chosen empirically."""
+_MAX_OPTIONS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """The answer."""
+class Plan(Candidate):
+    """The winning candidate, and what it was compared with."""
 
-    demand: Demand
-    entry: HardwareEntry
-    placement: Placement
-    limits: EngineLimits
-    memory: MemoryPlan
-    point: BatchPerformance | None
-    """The largest batch that meets the SLO; None where nothing does."""
-    table: list[BatchPerformance]
-    speculation: list[DraftLengthGain]
-    """Every draft length at the operating point, 0 first."""
-    speculation_low: list[DraftLengthGain]
-    """The same at the low end of the expected acceptance."""
-    speculation_high: list[DraftLengthGain]
-    fleet: FleetPlan | None
+    choice: DrafterChoice
     why_parallel: str
-
-    @property
-    def max_requests(self) -> int:
-        """Requests at once on one replica, by memory and by max_num_seqs."""
-        by_memory = self.memory.max_requests(self.demand.load.context_tokens)
-        return min(by_memory, self.limits.max_num_seqs)
-
-    @property
-    def fits(self) -> bool:
-        """Whether a request of the stated length fits beside the weights."""
-        return self.max_requests >= 1
-
-    @property
-    def offer(self) -> Offer | None:
-        """The machine that is rented; None without a known price, or where nothing runs."""
-        if self.fleet is None or self.fleet.rental is None:
-            return None
-        return self.fleet.rental.offer
-
-    @property
-    def price_source(self) -> str:
-        """Who sells the machine, or why no price is known."""
-        if self.offer is not None:
-            return self.offer.source
-        if not self.entry.offers:
-            return NO_PRICE
-        size, sold = self.placement.tensor_parallel, self.entry.offers[-1].num_gpus
-        if size <= sold:
-            return "not needed: the plan does not run"
-        return (
-            f"unknown: a replica needs {size} GPUs of one machine, and the largest machine with a "
-            f"known price has {sold}; set --usd-per-hour"
-        )
+    machines: tuple[Candidate, ...] = ()
+    """The machines that were compared where none was given, the cheapest first."""
 
 
 def make_plan(
@@ -122,7 +39,6 @@ def make_plan(
 ) -> Plan:
     """Plan for `num_gpus` of one kind, split by `tensor_parallel` or by the best size.
 
-    The best size is the one with the most output tokens per second on these GPUs within the SLO.
     Raises `PlanError` for a size that is not allowed.
     """
     if tensor_parallel is not None:
@@ -130,49 +46,94 @@ def make_plan(
             raise PlanError(
                 f"--num-gpus {num_gpus} is no multiple of --tensor-parallel {tensor_parallel}"
             )
-        plan = _plan_at(
-            demand, entry, Placement(entry.hardware, num_gpus, tensor_parallel), "as given"
-        )
-        return plan
-    most = min(num_gpus, entry.hardware.gpus_per_machine)
-    allowed = _allowed_sizes(demand)
-    sizes = [size for size in allowed if size <= most and num_gpus % size == 0]
-    plans = [
-        _plan_at(demand, entry, Placement(entry.hardware, num_gpus, size), "") for size in sizes
-    ]
-    fitting = [plan for plan in plans if plan.point is not None]
-    if not fitting:
-        return plans[-1]
-    best = max(fitting, key=_total_tokens_per_s)
-    return _with_reason(best, plans)
+        sizes = [tensor_parallel]
+    else:
+        most = min(num_gpus, entry.hardware.gpus_per_machine)
+        allowed = tensor_parallel_sizes(demand.model.shape)
+        sizes = [size for size in allowed if size <= most and num_gpus % size == 0]
+    placements = [Placement(entry.hardware, num_gpus, size) for size in sizes]
+    proposed = demand.drafter
+    plain = with_drafter(demand, _without(proposed))
+    without_all = [plan_candidate(plain, entry, one) for one in placements]
+    without = best_of(without_all)
+    assert without is not None
+    if without.point is None and not without.fits:
+        without = without_all[-1]
+    with_all, obstacle = _with_drafts(demand, entry, placements)
+    with_drafts, trial = best_of(with_all), None
+    if proposed.kind != "none" and proposed.acceptance is None:
+        trial = next((one for one in with_all if one.placement == without.placement), None)
+        with_all, with_drafts = [], None
+    if trial is not None and trial.point is None:
+        lacks = "misses the SLO" if trial.fits else "leaves no memory for a request"
+        trial, obstacle = None, f"it {lacks}"
+    elif with_drafts is not None or trial is not None:
+        obstacle = ""
+    choice = DrafterChoice(proposed, without, with_drafts, trial, obstacle)
+    winner = choice.winner
+    rivals = with_all if choice.speculates else without_all
+    why = "as given" if tensor_parallel is not None else _why_parallel(winner, rivals)
+    return _plan_of(winner, choice, why)
 
 
-def step_times(demand: Demand, entry: HardwareEntry, tensor_parallel: int) -> StepTime:
-    """Return the step times of one replica."""
-    placement = Placement(entry.hardware, tensor_parallel, tensor_parallel)
-    limits = demand.limits_for(entry.hardware)
-    memory = plan_memory(demand.model, demand.drafter, placement, limits)
-    return step_time(demand.model, demand.drafter, placement, memory)
+def explain_choice(plan: Plan) -> Plan:
+    """The plan with the break-even acceptance of its drafter."""
+    return replace(plan, choice=with_break_even(plan.choice))
 
 
 def choose_hardware(demand: Demand, entries: Iterable[HardwareEntry]) -> Plan:
-    """Return the plan with the cheapest output tokens over all machines that are sold.
+    """Return the plan on the cheapest machine that is sold and holds the load.
 
-    Raises `NothingFits` where the model fits on none of them, or misses the SLO.
+    The load is that of `requests_per_day` or `concurrency`, or `SMALL_LOAD_REQUESTS` at once.
+    Raises `NothingFits` where no machine holds it within the SLO.
     """
-    best: Plan | None = None
+    least = 1
+    if demand.load.requests_per_day is None:
+        least = demand.load.concurrency or SMALL_LOAD_REQUESTS
+    found = list[Plan]()
     for entry in entries:
-        for offer in entry.offers:
+        for offer in _cheapest_of_each_size(entry.offers):
             plan = _or_none(demand, replace(entry, offers=(offer,)), offer.num_gpus)
-            if plan is not None and (best is None or _price(plan) < _price(best)):
-                best = plan
-    if best is None:
+            if plan is not None and _requests_at_once(plan) >= least:
+                found.append(plan)
+    if not found:
         raise NothingFits(
-            f"{demand.model.name} fits on no machine of the catalogue within the limits given; "
-            "name a GPU with --gpu to see what is missing, plan fewer bits with --quantization, or "
-            "a longer time with --slo-ttft-ms and --slo-tpot-ms"
+            f"{demand.model.name} fits on no machine of the catalogue within the limits given"
         )
-    return best
+    found.sort(key=_cheapest_first)
+    return replace(found[0], machines=tuple(found[:_MAX_OPTIONS]))
+
+
+def _with_drafts(
+    demand: Demand, entry: HardwareEntry, placements: Iterable[Placement]
+) -> tuple[list[Candidate], str]:
+    """The candidates with the demand's drafter, and why some placements have none."""
+    found, obstacle = list[Candidate](), ""
+    if demand.drafter.kind == "none":
+        return found, obstacle
+    for placement in placements:
+        try:
+            found.append(plan_candidate(demand, entry, placement))
+        except PlanError as error:
+            obstacle = str(error)
+    return found, obstacle
+
+
+def _requests_at_once(plan: Plan) -> int:
+    return 0 if plan.point is None else plan.point.num_requests * plan.num_replicas
+
+
+def _cheapest_first(plan: Plan) -> tuple[float, float]:
+    assert plan.fleet is not None
+    price = plan.fleet.usd_per_hour
+    return (float("inf") if price is None else price, -plan.total_tokens_per_s)
+
+
+def _cheapest_of_each_size(offers: Iterable[Offer]) -> list[Offer]:
+    cheapest: dict[int, Offer] = {}
+    for offer in sorted(offers, key=lambda one: one.usd_per_hour):
+        cheapest.setdefault(offer.num_gpus, offer)
+    return [cheapest[size] for size in sorted(cheapest)]
 
 
 def _or_none(demand: Demand, entry: HardwareEntry, num_gpus: int) -> Plan | None:
@@ -184,76 +145,25 @@ def _or_none(demand: Demand, entry: HardwareEntry, num_gpus: int) -> Plan | None
     return plan if plan.fleet is not None else None
 
 
-def _price(plan: Plan) -> float:
-    assert plan.fleet is not None
-    price = plan.fleet.usd_per_million_output_tokens
-    return float("inf") if price is None else price
+def _without(proposed: Drafter) -> Drafter:
+    return proposed if proposed.kind == "none" else no_drafter("no drafts")
 
 
-def _total_tokens_per_s(plan: Plan) -> float:
-    assert plan.point is not None
-    return plan.point.output_tokens_per_s * plan.placement.num_replicas
+def _plan_of(candidate: Candidate, choice: DrafterChoice, why: str) -> Plan:
+    values = {field.name: getattr(candidate, field.name) for field in fields(Candidate)}
+    return Plan(**values, choice=choice, why_parallel=why)
 
 
-def _allowed_sizes(demand: Demand) -> list[int]:
-    allowed = set(tensor_parallel_sizes(demand.model.shape))
-    if demand.drafter.model is not None:
-        allowed &= set(tensor_parallel_sizes(demand.drafter.model.shape))
-    return sorted(allowed)
-
-
-def _plan_at(demand: Demand, entry: HardwareEntry, placement: Placement, why: str) -> Plan:
-    limits = demand.limits_for(entry.hardware)
-    memory = plan_memory(demand.model, demand.drafter, placement, limits)
-    times = step_time(demand.model, demand.drafter, placement, memory)
-    if demand.costs is not None and demand.costs.tensor_parallel == placement.tensor_parallel:
-        times = MeasuredStepTime(times.target, times.draft, demand.costs.table)
-    largest = min(memory.max_requests(demand.load.context_tokens), limits.max_num_seqs)
-    point = operating_point(times, demand.drafter, demand.load, limits, demand.slo, largest)
-    sizes = batch_sizes(largest) if largest else []
-    table = performance_table(
-        times, demand.drafter, demand.load, limits, sizes, demand.slo.quantile
-    )
-    fleet = None
-    if point is not None:
-        fleet = plan_fleet(
-            point,
-            demand.load,
-            demand.slo,
-            placement,
-            demand.bill,
-            offers=entry.offers,
-            smaller_batches=[row for row in table if row.num_requests < point.num_requests],
-        )
-    drafter = demand.drafter
-    num_requests = 1 if point is None else point.num_requests
-
-    def rows(acceptance: Acceptance) -> list[DraftLengthGain]:
-        return speculation_rows(times, drafter, demand.load, limits, num_requests, acceptance)
-
-    return Plan(
-        demand=demand,
-        entry=entry,
-        placement=placement,
-        limits=limits,
-        memory=memory,
-        point=point,
-        table=table,
-        speculation=rows(drafter.acceptance.expected),
-        speculation_low=rows(drafter.acceptance.low),
-        speculation_high=rows(drafter.acceptance.high),
-        fleet=fleet,
-        why_parallel=why,
-    )
-
-
-def _with_reason(best: Plan, plans: list[Plan]) -> Plan:
-    size = best.placement.tensor_parallel
+def _why_parallel(best: Candidate, rivals: Iterable[Candidate]) -> str:
     parts = []
-    for plan in plans:
-        if plan.point is None:
-            what = "does not fit" if not plan.fits else "misses the SLO"
+    for one in rivals:
+        if one.point is None:
+            what = "does not fit" if not one.fits else "misses the SLO"
         else:
-            what = f"gives {_total_tokens_per_s(plan):,.0f} tokens/s"
-        parts.append(f"size {plan.placement.tensor_parallel} {what}")
-    return replace(best, why_parallel=f"{'; '.join(parts)}: {size} gives the most")
+            what = f"gives {one.total_tokens_per_s:,.0f} tokens/s"
+        parts.append(f"size {one.placement.tensor_parallel} {what}")
+    size = best.placement.tensor_parallel
+    if best.point is None:
+        return "; ".join(parts)
+    by = "costs least" if best.demand.load.requests_per_day is not None else "gives the most"
+    return f"{'; '.join(parts)}: {size} {by}"

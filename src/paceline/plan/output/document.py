@@ -13,6 +13,7 @@ from paceline.capacity.model.weights import num_params, weight_bytes
 from paceline.capacity.speculation import best_length
 from paceline.plan.decisions.acceptance_bills import AcceptanceBill
 from paceline.plan.decisions.advice import Advice
+from paceline.plan.decisions.candidate import Candidate
 from paceline.plan.decisions.fleet import DEFAULT_MAX_WAIT_S, MAX_LOAD
 from paceline.plan.decisions.performance import BatchPerformance
 from paceline.plan.decisions.planner import Plan
@@ -35,6 +36,7 @@ def plan_document(
         "kind": "plan",
         "paceline": paceline.__version__,
         "fits": plan.fits,
+        "missing_bytes_per_gpu": plan.missing_bytes,
         "model": _model(plan.demand.model),
         "weights_bytes": weight_bytes(
             plan.demand.model.shape, plan.demand.model.weight_format
@@ -72,13 +74,34 @@ def plan_document(
             "ttft_s": peak_ttft_s(plan),
         },
         "cost": _cost(plan),
+        "candidates": [
+            _candidate("without drafts", plan.choice.without),
+            *(
+                [_candidate("with drafts", plan.choice.with_drafts)]
+                if plan.choice.with_drafts is not None
+                else []
+            ),
+        ],
+        "machines": [_machine(one) for one in plan.machines],
         "acceptance_bills": [asdict(bill) for bill in bills],
         "advice": [
             {"topic": item.topic, "choice": item.choice, "reason": item.reason} for item in advice
         ],
         "alternatives": [_alternative(name, other) for name, other in alternatives.items()],
         "assumptions": assumptions(plan),
-        "launch": {"paceline_yaml": render_paceline_yaml(plan), "vllm_args": vllm_args(plan)},
+        "launch": _launch(plan),
+    }
+
+
+def _launch(plan: Plan) -> dict[str, Any] | None:
+    """None where no engine would start, or none would meet the SLO."""
+    if plan.point is None:
+        return None
+    trial = plan.choice.trial
+    return {
+        "paceline_yaml": render_paceline_yaml(plan),
+        "vllm_args": vllm_args(plan),
+        "vllm_args_to_measure_the_acceptance": None if trial is None else vllm_args(trial),
     }
 
 
@@ -99,11 +122,11 @@ def assumptions(plan: Plan) -> list[str]:
             "max_num_batched_tokens allows, beside the decodes. Prompts take "
             f"{plan.point.prefill_fraction:.0%} of a replica's time when its slots are in use"
         )
-    if plan.demand.drafter.kind != "none":
-        lines.append(
-            f"acceptance {plan.demand.drafter.acceptance.expected.per_token:g}: "
-            f"{plan.demand.drafter.acceptance_source}"
-        )
+    proposed = plan.choice.proposed
+    if proposed.kind != "none":
+        known = proposed.acceptance
+        value = "" if known is None else f" {known.expected.per_token:g}:"
+        lines.append(f"acceptance{value} {proposed.acceptance_source}")
     if plan.entry.calibration is not None:
         measured = plan.entry.calibration
         lines.append(
@@ -161,20 +184,23 @@ def _kv_bytes(model: PlannedModel, plan: Plan) -> int:
 
 
 def _draft(plan: Plan) -> dict[str, Any]:
-    drafter = plan.demand.drafter
-    acceptance = drafter.acceptance
+    drafter, choice = plan.choice.proposed, plan.choice
+    known = drafter.acceptance
     document: dict[str, Any] = {
         "kind": drafter.kind,
+        "is_planned": choice.speculates,
         "name": None,
         "weights_bytes": 0,
         "kv_bytes_per_token": 0,
         "reason": drafter.why,
         "acceptance": {
-            "per_token": acceptance.expected.per_token,
-            "low": acceptance.low.per_token,
-            "high": acceptance.high.per_token,
-            "proposed_fraction": acceptance.expected.proposed_fraction,
+            "per_token": None if known is None else known.expected.per_token,
+            "low": None if known is None else known.low.per_token,
+            "high": None if known is None else known.high.per_token,
+            "proposed_fraction": None if known is None else known.expected.proposed_fraction,
             "source": drafter.acceptance_source,
+            "break_even": choice.break_even,
+            "break_even_alone": choice.break_even_alone,
         },
     }
     if drafter.model is not None:
@@ -315,6 +341,41 @@ def _cost(plan: Plan) -> dict[str, Any]:
             "one_time_usd": payback.one_time_usd,
             "months": payback.months,
         },
+    }
+
+
+def _candidate(name: str, candidate: Candidate) -> dict[str, Any]:
+    point, fleet = candidate.point, candidate.fleet
+    return {
+        "name": name,
+        "draft": None if candidate.drafter.kind == "none" else candidate.drafter.label,
+        "tensor_parallel": candidate.placement.tensor_parallel,
+        "max_concurrent_requests": max(0, candidate.max_requests) * candidate.num_replicas,
+        "num_requests": None if point is None else point.num_requests,
+        "draft_length": None if point is None else point.draft_length,
+        "tpot_ms": None if point is None else point.tpot_s * 1e3,
+        "output_tokens_per_s": None if point is None else candidate.total_tokens_per_s,
+        "gpus": None if fleet is None else fleet.gpus,
+        "usd_per_month": None if fleet is None else fleet.usd_per_month,
+    }
+
+
+def _machine(candidate: Candidate) -> dict[str, Any]:
+    offer, point, fleet = candidate.offer, candidate.point, candidate.fleet
+    assert offer is not None
+    assert point is not None
+    assert fleet is not None
+    return {
+        "name": candidate.entry.hardware.name,
+        "num_gpus": offer.num_gpus,
+        "tensor_parallel": candidate.placement.tensor_parallel,
+        "num_machines": None if fleet.rental is None else fleet.rental.num_machines,
+        "usd_per_hour": fleet.usd_per_hour,
+        "usd_per_month": fleet.usd_per_month,
+        "requests_at_once": point.num_requests * candidate.num_replicas,
+        "output_tokens_per_s": candidate.total_tokens_per_s,
+        "usd_per_million_output_tokens": fleet.usd_per_million_output_tokens,
+        "price_source": offer.source,
     }
 
 

@@ -8,11 +8,16 @@ from paceline.capacity.cost import Payback
 from paceline.capacity.model.kv_layout import kv_bytes_per_token
 from paceline.capacity.model.weights import num_params
 from paceline.plan.decisions.acceptance_bills import AcceptanceBill
-from paceline.plan.decisions.advice import Advice
-from paceline.plan.decisions.planner import Plan
+from paceline.plan.decisions.advice import Advice, break_even_sentence
+from paceline.plan.decisions.candidate import Candidate
+from paceline.plan.decisions.planner import SMALL_LOAD_REQUESTS, Plan
+from paceline.plan.decisions.remedies import missing_sentence
 from paceline.plan.decisions.rental import Rental
 from paceline.plan.output.document import assumptions, peak_ttft_s
-from paceline.plan.output.launch_files import render_paceline_yaml, render_vllm_command
+from paceline.plan.output.launch_files import (
+    render_paceline_yaml,
+    render_vllm_command,
+)
 
 _GIB = 1024**3
 _WRAP_COLUMNS = 96
@@ -24,12 +29,14 @@ def render_report(plan: Plan, advice: Sequence[Advice], bills: Sequence[Acceptan
         _answer(plan),
         _memory(plan),
         _performance(plan),
+        _losing_drafts(plan),
+        _candidates(plan),
+        _machines(plan),
         _fleet(plan),
         _bills(bills),
         _advice(advice),
         ["Assumptions", *_bullets(assumptions(plan))],
-        ["paceline.yaml", *("  " + line for line in render_paceline_yaml(plan).splitlines())],
-        ["vLLM", f"  {render_vllm_command(plan)}"],
+        *_launch(plan),
     ]
     return "\n\n".join("\n".join(section) for section in sections if section)
 
@@ -45,7 +52,7 @@ def _answer(plan: Plan) -> list[str]:
     ]
     context = plan.demand.load.context_tokens
     if not plan.fits:
-        return [*lines, f"Does not fit: no room for one request of {context} tokens."]
+        return [*lines, *_wrapped(f"Does not fit: needs {missing_sentence(plan)}.", "")]
     if plan.point is None:
         return [*lines, "Fits, but one request alone misses the SLO."]
     point = plan.point
@@ -94,11 +101,19 @@ def _memory(plan: Plan) -> list[str]:
     ]
 
 
-def _performance(plan: Plan) -> list[str]:
+def _losing_drafts(plan: Plan) -> list[str]:
+    """The speed with drafts that do not win at the operating point; at another load they may."""
+    drafting = plan.choice.with_drafts
+    return [] if drafting is None or plan.choice.speculates else _performance(drafting)
+
+
+def _performance(plan: Candidate) -> list[str]:
     if not plan.table:
         return []
+    drafter = plan.drafter
+    what = "" if drafter.kind == "none" else f" with {drafter.label}"
     lines = [
-        f"Speed of a replica ({plan.demand.load.prompt_tokens} prompt and "
+        f"Speed of a replica{what} ({plan.demand.load.prompt_tokens} prompt and "
         f"{plan.demand.load.output_tokens} output tokens)",
         "  requests  draft length  gain    TTFT ms   TPOT ms   tokens/s  requests/s",
     ]
@@ -110,6 +125,79 @@ def _performance(plan: Plan) -> list[str]:
             f"{row.requests_per_s:10.2f}{mark}"
         )
     return lines
+
+
+def _launch(plan: Plan) -> list[list[str]]:
+    """The files to start from; none where no engine would start."""
+    if plan.point is None:
+        return []
+    sections = [
+        ["paceline.yaml", *("  " + line for line in render_paceline_yaml(plan).splitlines())],
+        ["vLLM", f"  {render_vllm_command(plan)}"],
+    ]
+    trial = plan.choice.trial
+    if trial is not None:
+        sections.append(["vLLM, to measure the acceptance", f"  {render_vllm_command(trial)}"])
+    return sections
+
+
+def _candidates(plan: Plan) -> list[str]:
+    """Both sides of the choice of a drafter."""
+    choice = plan.choice
+    if choice.proposed.kind == "none" or plan.point is None:
+        return []
+    head = "  candidate         requests  draft length   TPOT ms   tokens/s  USD/month"
+    sides = [("without drafts", choice.without)]
+    if choice.with_drafts is not None:
+        sides.append(("with drafts", choice.with_drafts))
+    lines = [f"Drafts or none ({choice.proposed.label})", head]
+    for name, side in sides:
+        if side.point is None or side.fleet is None:
+            lines.append(f"  {name:16}  does not fit or misses the SLO")
+            continue
+        bill = side.fleet.usd_per_month
+        mark = " <" if side is choice.winner else ""
+        lines.append(
+            f"  {name:16}  {side.point.num_requests:8}  {side.point.draft_length:12}  "
+            f"{side.point.tpot_s * 1e3:8.1f}  {side.total_tokens_per_s:9,.0f}  "
+            f"{'unknown' if bill is None else f'{bill:,.0f}':>9}{mark}"
+        )
+    if choice.obstacle:
+        lines += _wrapped(f"with drafts: cannot be used: {choice.obstacle}", "  ")
+    elif choice.proposed.acceptance is None:
+        lines.append(f"  {'with drafts':16}  acceptance unknown: no gain is counted")
+    return [*lines, *_wrapped(break_even_sentence(plan), "  ")]
+
+
+def _machines(plan: Plan) -> list[str]:
+    """The machines that were compared where no hardware was given."""
+    if not plan.machines:
+        return []
+    load = plan.demand.load
+    if load.requests_per_day is not None:
+        what = "the stated load"
+    else:
+        what = f"{load.concurrency or SMALL_LOAD_REQUESTS} requests at once"
+    lines = [
+        f"Cheapest machines for {what}",
+        "  machine                   USD/hour  USD/month  at once   tokens/s  USD/1M tokens",
+    ]
+    for one in plan.machines:
+        offer, fleet, point = one.offer, one.fleet, one.point
+        if offer is None or fleet is None or point is None:
+            continue
+        count = 1 if fleet.rental is None else fleet.rental.num_machines
+        name = f"{offer.num_gpus} x {one.entry.hardware.name}"
+        if count > 1:
+            name += f", {count} times"
+        lines.append(
+            f"  {name:24}  {fleet.usd_per_hour:8,.2f}  {fleet.usd_per_month:9,.0f}  "
+            f"{point.num_requests * fleet.replicas:7,}  "
+            f"{point.output_tokens_per_s * fleet.replicas:9,.0f}  "
+            f"{fleet.usd_per_million_output_tokens:13,.3f}"
+        )
+    sources = dict.fromkeys(one.price_source for one in plan.machines)
+    return [*lines, *(line for source in sources for line in _wrapped(source, "  "))]
 
 
 def _fleet(plan: Plan) -> list[str]:
@@ -155,7 +243,7 @@ def _peak_waits(plan: Plan) -> str:
 
 
 def _bills(bills: Sequence[AcceptanceBill]) -> list[str]:
-    if not bills:
+    if len(bills) < 2:
         return []
     lines = [
         "Bill by acceptance",

@@ -14,6 +14,7 @@ from paceline.finite_float import FiniteFloat
 from paceline.governor.costs.cost_table import CostTable
 from paceline.governor.policy import Policy
 from paceline.option_types import ABOVE_0, refuse_unwritable_file
+from paceline.plan.replay.closed_loop import closed_loop_size
 from paceline.plan.replay.hardware_choice import HardwareChoice, choose_scaling
 from paceline.plan.replay.output import recorded_figures, render_replay, replay_document
 from paceline.plan.replay.prediction import Setting, predict
@@ -61,11 +62,9 @@ Examples:
 @click.option(
     "--load",
     "load_text",
-    default="recorded",
-    show_default=True,
     metavar="LOAD",
-    help="recorded, 2x (the same arrivals at twice the rate), 12/s, or closed:32 (always 32 "
-    "requests).",
+    help="recorded (the same arrivals), 2x (at twice the rate), 12/s, or closed:32 (always 32 "
+    "requests).  [default: recorded; for a recorded closed loop, one of as many requests]",
 )
 @click.option(
     "--drafter-acceptance",
@@ -92,7 +91,7 @@ Examples:
     "--draft", default="none", show_default=True, help="Draft model, as of `paceline plan`."
 )
 @click.option(
-    "--usd-per-hour",
+    "--usd-per-gpu-hour",
     type=ABOVE_0,
     help="Your price of one GPU; a replica costs that of --num-gpus with --gpu, else of "
     "--recorded-num-gpus.",
@@ -145,7 +144,10 @@ def _replay(file: Path, options: dict[str, Any]) -> dict[str, Any]:
     drafter_file = options["drafter_file"]
     other = None if drafter_file is None else read_recording(drafter_file)
     make_policy, name, longest = choose_policy(recording, options["draft_length"])
-    load = parse_load(options["load_text"], recorded_figures(recording)["requests_per_s"])
+    num_clients = closed_loop_size(recording.requests)
+    load = parse_load(
+        options["load_text"], recorded_figures(recording)["requests_per_s"], num_clients
+    )
     hardware = choose_scaling(
         HardwareChoice(
             gpu=options["gpu"],
@@ -154,7 +156,7 @@ def _replay(file: Path, options: dict[str, Any]) -> dict[str, Any]:
             recorded_num_gpus=options["recorded_num_gpus"],
             model=options["model"],
             draft=options["draft"],
-            usd_per_hour=options["usd_per_hour"],
+            usd_per_hour=options["usd_per_gpu_hour"],
         ),
         load_catalogue(options["catalogue_file"]),
     )
@@ -173,7 +175,9 @@ def _replay(file: Path, options: dict[str, Any]) -> dict[str, Any]:
     prediction = predict(recording, setting, _progress(options["replicates"]))
     described = {
         "draft length": name,
-        "load": str(load),
+        "load": str(load)
+        if options["load_text"] is not None or num_clients is None
+        else f"{load}, as the recorded closed loop",
         "drafter": (other or recording).header.method,
         "hardware": hardware.description,
         "usd_per_hour": hardware.usd_per_hour,

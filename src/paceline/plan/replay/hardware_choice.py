@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from paceline.capacity.hardware import Hardware
 from paceline.capacity.step_time import StepTime
+from paceline.plan.decisions.candidate import Demand, step_times
 from paceline.plan.decisions.fleet import Bill
 from paceline.plan.decisions.limits import LimitSettings, engine_limits
-from paceline.plan.decisions.planner import Demand, step_times
 from paceline.plan.replay.hardware import DEVIATION, ScaledCost
 from paceline.plan.sources.catalogue import Catalogue
 from paceline.plan.sources.drafters import choose_drafter

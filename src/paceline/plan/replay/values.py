@@ -40,11 +40,14 @@ class ConstantConcurrency:
 Load = RecordedLoad | ConstantConcurrency
 
 
-def parse_load(text: str, requests_per_s: float) -> Load:
+def parse_load(text: str | None, requests_per_s: float, num_clients: int | None = None) -> Load:
     """Read a load: `recorded`, `2x`, `12/s` or `closed:32`. Raises `PlanError` for anything else.
 
-    `requests_per_s` is the recorded rate.
+    `requests_per_s` is the recorded rate; `num_clients` are those of a recorded closed loop, which
+    is replayed if `text` is None.
 
+    >>> parse_load(None, 3.0), parse_load(None, 3.0, num_clients=8)
+    (RecordedLoad(factor=1.0), ConstantConcurrency(num_requests=8))
     >>> parse_load("2x", 3.0)
     RecordedLoad(factor=2.0)
     >>> parse_load("12/s", 3.0)
@@ -56,6 +59,8 @@ def parse_load(text: str, requests_per_s: float) -> Load:
         f"--load is {text!r}; it must be recorded, a factor such as 2x, a rate such as 12/s, or "
         "a number of requests at a time such as closed:32"
     )
+    if text is None:
+        return RecordedLoad() if num_clients is None else ConstantConcurrency(num_clients)
     if text == "recorded":
         return RecordedLoad()
     kind, _, count = text.partition(":")

@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from paceline.plan.replay.closed_loop import closed_loop_size
 from paceline.plan.replay.traffic import served_requests
 from paceline.plan.replay.values import Load, RecordedLoad
 from paceline.recording.reading import Recording
@@ -49,6 +50,7 @@ def replay_warnings(
     if costs is None:
         yield from _about_costs(clean, max_draft_length)
     yield from _about_positions(judged, max_draft_length)
+    yield from _about_arrivals(recording, load)
     yield from _about_load(clean, load, outcomes, 0 if costs is None else costs.sizes[-1])
     if not has_intervals:
         yield (
@@ -76,6 +78,16 @@ def _about_positions(judged: Sequence[RequestRecord], max_draft_length: int) -> 
             f"no draft token beyond position {deepest} was tried, and up to {max_draft_length} are "
             "replayed: deeper ones are assumed to be accepted nearly as often as at position "
             f"{deepest}"
+        )
+
+
+def _about_arrivals(recording: Recording, load: Load) -> Iterator[str]:
+    size = closed_loop_size(recording.requests)
+    if size is not None and isinstance(load, RecordedLoad):
+        yield (
+            f"the recorded requests came from a closed loop of {size}, so their arrivals follow "
+            "from the speed of the recorded engine: a faster setting gets no more requests here. "
+            f"Leave --load out, or give closed:{size}"
         )
 
 

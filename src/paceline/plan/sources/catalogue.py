@@ -22,7 +22,7 @@ from paceline.strict_files import load_json
 
 CPU = "cpu"
 """The name of the machine that the command runs on."""
-_GIVEN = "given with --usd-per-hour"
+_GIVEN = "given with --usd-per-gpu-hour"
 
 
 class Catalogue:
@@ -46,7 +46,8 @@ class Catalogue:
             for entry in document.get(added, ()):
                 before = known.get(entry["name"], {})
                 if "usd_per_hour" in entry:
-                    before = {name: value for name, value in before.items() if name != "offers"}
+                    sold = ("offers", "gpu_offers")
+                    before = {name: value for name, value in before.items() if name not in sold}
                 known[entry["name"]] = {**before, **entry}
                 refuse_wrong_figures(known[entry["name"]])
         # Reading every changed entry finds missing fields now, with the file's name at hand.
@@ -67,22 +68,29 @@ class Catalogue:
         return list(self._models)
 
     def model_config(self, name: str) -> Mapping[str, Any] | None:
-        """Return the config of a model by its full name, or by what follows the slash."""
+        """Return the config of a model; None for one that is not in the table."""
+        return self.find_model(name)[1]
+
+    def find_model(self, name: str) -> tuple[str, Mapping[str, Any] | None]:
+        """Return the full name and the config of a model; None for an unknown one.
+
+        The organisation, capitals, hyphens and the prefix "Meta-" may be left out, as long as that
+        means one model.
+        """
         entry = self._models.get(name)
         if entry is None:
-            short = name.rpartition("/")[2].lower()
+            wanted = short_key(name)
             matches = {
-                id(entry): entry
+                full: entry
                 for full, entry in self._models.items()
-                if full.lower() == name.lower()
-                or ("/" not in name and full.rpartition("/")[2].lower() == short)
+                if full.lower() == name.lower() or ("/" not in name and short_key(full) == wanted)
             }
-            if len(matches) != 1:
-                return None
-            (entry,) = matches.values()
+            if len({id(entry) for entry in matches.values()}) != 1:
+                return name, None
+            name, entry = next(iter(matches.items()))
         config = entry["config"]
         assert isinstance(config, dict)
-        return config
+        return name, config
 
     def find(self, name: str, machine: Machine, usd_per_hour: float | None) -> HardwareEntry:
         """Return the hardware of this name or alias, at the user's price if there is one."""
@@ -98,12 +106,14 @@ class Catalogue:
             f"with --catalogue FILE{did_you_mean(name, allowed)}"
         )
 
+    def gpus(self) -> Iterator[HardwareEntry]:
+        """Yield all GPUs, in the order of the file."""
+        for entry in self._gpus.values():
+            yield self._gpu(entry, None)
+
     def priced_gpus(self) -> Iterator[HardwareEntry]:
         """Yield the GPUs that have a price."""
-        for entry in self._gpus.values():
-            priced = self._gpu(entry, None)
-            if priced.offers:
-                yield priced
+        return (entry for entry in self.gpus() if entry.offers)
 
     def _gpu(self, entry: Mapping[str, Any], usd_per_hour: float | None) -> HardwareEntry:
         values = {**self._defaults, **entry}
@@ -167,7 +177,7 @@ def load_catalogue(override: Path | None = None) -> Catalogue:
     )
     if override is not None:
         try:
-            document = load_json(override.read_text(encoding="utf-8"))
+            document = load_json(override.read_text(encoding="utf-8-sig"))
             catalogue.override(document, override)
         except KeyError as missing:
             raise PlanError(
@@ -181,25 +191,44 @@ def load_catalogue(override: Path | None = None) -> Catalogue:
     return catalogue
 
 
+def short_key(name: str) -> str:
+    """A name without what people leave out.
+
+    >>> short_key("meta-llama/Meta-Llama-3-70B"), short_key("llama3-70b")
+    ('llama370b', 'llama370b')
+    """
+    short = name.rpartition("/")[2].lower().removeprefix("meta-")
+    return short.replace("-", "").replace("_", "")
+
+
 def _overheads(microseconds: Mapping[str, float]) -> Overheads:
     return Overheads(**{f"{name}_s": value * 1e-6 for name, value in microseconds.items()})
 
 
-def _offers(entry: Mapping[str, Any], usd_per_hour: float | None) -> tuple[Offer, ...]:
-    """The machines that are sold, the smallest first; with a price of one GPU, every size."""
+def _offers(entry: Mapping[str, Any], usd_per_gpu_hour: float | None) -> tuple[Offer, ...]:
+    """What is sold, the smallest machine first; with a price of one GPU, every size."""
     source = _GIVEN
-    if usd_per_hour is None:
-        if entry.get("offers"):
-            offers = (
-                Offer(
-                    offer["num_gpus"], offer["usd_per_hour"], f"{offer['source']}, {offer['date']}"
-                )
-                for offer in entry["offers"]
-            )
-            return tuple(sorted(offers, key=lambda offer: offer.num_gpus))
-        usd_per_hour = entry.get("usd_per_hour")
+    if usd_per_gpu_hour is None:
+        sold = [*_machines(entry), *_single_gpus(entry)]
+        if sold:
+            return tuple(sorted(sold, key=lambda offer: (offer.num_gpus, offer.usd_per_hour)))
+        usd_per_gpu_hour = entry.get("usd_per_hour")
         source = f"{entry.get('price_source')}, {entry.get('price_date')}"
-    if usd_per_hour is None:
+    if usd_per_gpu_hour is None:
         return ()
     sizes = range(1, entry["gpus_per_machine"] + 1)
-    return tuple(Offer(size, size * usd_per_hour, source) for size in sizes)
+    return tuple(Offer(size, size * usd_per_gpu_hour, source) for size in sizes)
+
+
+def _machines(entry: Mapping[str, Any]) -> Iterator[Offer]:
+    for offer in entry.get("offers", ()):
+        source = f"{offer['source']}, {offer['date']}"
+        yield Offer(offer["num_gpus"], offer["usd_per_hour"], source)
+
+
+def _single_gpus(entry: Mapping[str, Any]) -> Iterator[Offer]:
+    """GPUs rented at a price for each, in the numbers that the seller has."""
+    for offer in entry.get("gpu_offers", ()):
+        source = f"{offer['source']}, {offer['date']}"
+        for size in offer["num_gpus"]:
+            yield Offer(size, size * offer["usd_per_gpu_hour"], source, is_node=False)

@@ -46,6 +46,9 @@ def refuse_wrong_figures(entry: Mapping[str, Any]) -> None:
 
 def _figures(entry: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     parts = (entry, entry.get("link", {}), entry.get("per_core", {}), *entry.get("offers", ()))
+    for offer in entry.get("gpu_offers", ()):
+        yield "usd_per_gpu_hour", offer["usd_per_gpu_hour"]
+        yield from (("num_gpus", size) for size in offer["num_gpus"])
     for part in parts:
         for figure in _POSITIVE:
             if part.get(figure) is not None:

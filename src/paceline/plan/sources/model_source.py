@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from paceline.capacity.model.hf_config import UnknownModelError, read_model_config
-from paceline.capacity.model.weight_format import (
-    WeightFormat,
-    named_format,
-    read_weight_format,
-)
+from paceline.capacity.model.hf_config import read_model_config
+from paceline.capacity.model.quantized_config import read_weight_format
+from paceline.capacity.model.weight_format import WeightFormat, named_format
+from paceline.compatibility.quantization_config import find_quantization, kv_cache_format
+from paceline.compatibility.weight_files import BrokenIndex, loaded_safetensors
 from paceline.named_models import MODEL_NAMES, NamedModelMissing, target_of
 from paceline.near_names import did_you_mean
-from paceline.plan.sources.catalogue import Catalogue
+from paceline.plan.sources.catalogue import Catalogue, short_key
 from paceline.plan.values import PlanError, PlannedModel
 
 _MAX_HEADER_BYTES = 100_000_000
@@ -39,29 +39,41 @@ def find_model(
     except NamedModelMissing as missing:
         raise PlanError(str(missing)) from None
     path = Path(argument)
-    checkpoint_bytes = None
+    checkpoint_bytes, folder = None, None
     if path.exists():
         file = path / "config.json" if path.is_dir() else path
         config, source = _read_config(file), str(file)
-        checkpoint_bytes = _checkpoint_bytes(file.parent)
+        folder = file.parent
+        checkpoint_bytes = _checkpoint_bytes(folder)
     else:
-        found = catalogue.model_config(argument)
+        name, found = catalogue.find_model(argument)
         if found is None:
             raise PlanError(
                 f"MODEL {argument!r} is neither a folder with config.json nor a name of the table; "
-                f"the table has {_nearby(argument, catalogue.model_names())}. Download its "
-                "config.json and give the file, or add the model with --catalogue FILE"
+                f"the table has {_nearby(argument, catalogue.model_names())} (all: paceline plan "
+                "--list). Download its config.json and give the file, or add the model with "
+                "--catalogue FILE"
                 f"{did_you_mean(argument, MODEL_NAMES)}"
             )
-        config, source = found, "the table of well-known models"
+        argument, config, source = name, found, "the table of well-known models"
     try:
         shape = read_model_config(config)
-        weight_format, converted_to = _planned_format(config, dtype or shape.dtype, quantization)
-    except UnknownModelError as error:
-        raise PlanError(f"{argument}: {error}") from None
+        stored = find_quantization(config, folder)
+        settings = {} if stored is None else {"quantization_config": stored.settings}
+        weight_format, converted_to = _planned_format(settings, dtype or shape.dtype, quantization)
+        if stored is not None and converted_to is None:
+            weight_format = replace(weight_format, kv_dtype=kv_cache_format(stored.settings))
     except ValueError as error:
         raise PlanError(f"{argument}: {error}") from None
-    return PlannedModel(argument, source, shape, weight_format, checkpoint_bytes, converted_to)
+    return PlannedModel(
+        argument,
+        source,
+        shape,
+        weight_format,
+        checkpoint_bytes,
+        converted_to,
+        None if stored is None or converted_to is not None else stored.vllm_argument,
+    )
 
 
 def _planned_format(
@@ -87,7 +99,7 @@ def _read_config(file: Path) -> Mapping[str, Any]:
             "config.json, or a name of the table"
         )
     try:
-        config = json.loads(file.read_text(encoding="utf-8"))
+        config = json.loads(file.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError) as error:
         raise PlanError(f"{file} is no JSON file: {error}") from None
     if not isinstance(config, dict):
@@ -96,11 +108,15 @@ def _read_config(file: Path) -> Mapping[str, Any]:
 
 
 def _checkpoint_bytes(folder: Path) -> int | None:
-    """Sum the tensors of the safetensors files, from their headers; None without such files."""
-    files = sorted(folder.glob("*.safetensors"))
-    if not files:
-        return None
-    return sum(_tensor_bytes(file) for file in files)
+    """Sum the tensors that vLLM loads, from the headers of their files; None without such files.
+
+    A folder may have its weights twice, such as shards with an index and one consolidated file.
+    """
+    try:
+        files = loaded_safetensors(folder)
+    except BrokenIndex as error:
+        raise PlanError(str(error)) from None
+    return sum(_tensor_bytes(file) for file in files) if files else None
 
 
 def _tensor_bytes(file: Path) -> int:
@@ -120,11 +136,9 @@ def _tensor_bytes(file: Path) -> int:
 
 def _nearby(argument: str, names: list[str]) -> str:
     """Return up to five names that share the first letters, or the number of all."""
-    short = argument.rpartition("/")[2].lower()
-    for length in (12, 8, 5):
-        close = [
-            name for name in names if name.rpartition("/")[2].lower()[:length] == short[:length]
-        ]
+    short = short_key(argument)
+    for length in (12, 10, 8, 5):
+        close = [name for name in names if short_key(name)[:length] == short[:length]]
         if close:
             return ", ".join(close[:5])
     return f"{len(names)} models, such as {', '.join(names[:3])}"

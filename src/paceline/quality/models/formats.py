@@ -53,7 +53,7 @@ def read_format(folder: Path) -> Format:
     contradict the configuration.
     """
     config = _read_config(folder)
-    name = stored_format(config)
+    name = stored_format(config, folder)
     tensors = tensor_names(folder)
     scaled = frozenset(one.removesuffix(SCALE) for one in tensors if one.endswith(SCALE))
     if name == UNQUANTIZED and scaled:
@@ -87,7 +87,7 @@ def read_format(folder: Path) -> Format:
 
 def stored_name(folder: Path) -> str:
     """The row of the table of number formats. QualityError if config.json cannot be read."""
-    return stored_format(_read_config(folder))
+    return stored_format(_read_config(folder), folder)
 
 
 def tensor_files(folder: Path) -> list[Path]:

@@ -53,6 +53,10 @@ def render_document(context: Context, state: TuneState, outcome: Outcome | None)
             "config": context.winning_config,
             "command": context.winning_command,
         },
+        "best_tried": None
+        if outcome is None or outcome.best_tried is None
+        else _finalist(outcome.best_tried),
+        "num_untried_that_could_be_better": None if outcome is None else outcome.num_open,
         "advantages": [] if outcome is None else [_advantage(one) for one in outcome.advantages],
         "finalists": [] if outcome is None else [_finalist(one) for one in outcome.finalists],
         "tried": [] if outcome is None else [_tried(one) for one in outcome.tried],

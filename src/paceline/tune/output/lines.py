@@ -15,7 +15,9 @@ _MAX_TRIED = 15
 
 def render_lines(context: Context, state: TuneState, outcome: Outcome) -> Iterator[str]:
     """One line at a time."""
-    if outcome.winner is None:
+    if outcome.winner is None and outcome.best_tried is not None:
+        yield from _too_few_tried(context, outcome, outcome.best_tried)
+    elif outcome.winner is None:
         yield from _no_winner(outcome)
     else:
         yield f"Winner: {outcome.winner.cell.label}"
@@ -23,6 +25,8 @@ def render_lines(context: Context, state: TuneState, outcome: Outcome) -> Iterat
         yield f"  {_attained(outcome.winner)}, on held-out requests"
         if not outcome.winner.meets_slo:
             yield "  It met the SLO on the qualifying requests, and on these it does not."
+        if outcome.num_open:
+            yield f"  {outcome.num_open} of the settings that were not tried could be better."
         for advantage in outcome.advantages:
             yield f"  {_advantage(advantage, outcome)}"
     yield ""
@@ -47,6 +51,20 @@ def render_lines(context: Context, state: TuneState, outcome: Outcome) -> Iterat
     )
     for note in context.notes:
         yield f"Note: {note}"
+
+
+def _too_few_tried(context: Context, outcome: Outcome, best: Finalist) -> Iterator[str]:
+    yield (
+        f"No winner: {len(outcome.tried)} of {context.num_grid_cells} settings were tried, and "
+        f"{outcome.num_open} of the others could be better."
+    )
+    yield f"  The best of those that were tried: {best.cell.label}"
+    yield f"  {_rate(best)}"
+    yield f"  {_attained(best)}, on held-out requests"
+    yield (
+        "  Allow more blocks: leave --max-blocks out or raise it, raise --max-minutes or "
+        "--max-starts, shorten --block-seconds, or give fewer values (--space)."
+    )
 
 
 def _no_winner(outcome: Outcome) -> Iterator[str]:
@@ -82,8 +100,8 @@ def _share(bounds: Interval | None) -> str:
 
 
 def _advantage(advantage: Advantage, outcome: Outcome) -> str:
-    assert outcome.winner is not None
-    same = advantage.over.restart == outcome.winner.cell.restart
+    assert outcome.best_tried is not None
+    same = advantage.over.restart == outcome.best_tried.cell.restart
     place = "the best other setting of this server" if same else "the best of the other servers"
     return (
         f"{advantage.relative:+.1%} ({advantage.low:+.1%} to {advantage.high:+.1%}) against "

@@ -90,7 +90,7 @@ class _Search:
     def _why_ended(self) -> str | None:
         """Why no further server is started; None to start one."""
         if not self._left:
-            return "every configuration was tried"
+            return "every server was started"
         if self._num_starts >= self._problem.max_starts:
             return f"{self._num_starts} servers were started, as many as allowed"
         if self._session_budget() < 2:

@@ -8,7 +8,7 @@ attains, so it loses against a similar cell that meets the SLO.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from paceline.bench.results.slo import wilson_interval
 from paceline.tune.search.surface import Block, Fit, Surface, promising
@@ -97,6 +97,17 @@ class TrialBook:
         return max(
             float(fit.mean[index] + _DOUBT * fit.sd[index]) for index in self._indices(restart)
         )
+
+    def untried_contenders(self, best: float, failed: Collection[RestartConfig]) -> list[Cell]:
+        """Cells without a block whose log value could be above `best`; none of failed servers."""
+        fit = self.fit()
+        return [
+            cell
+            for index, cell in enumerate(self.cells)
+            if cell not in self._measured
+            and cell.restart not in failed
+            and fit.mean[index] + _DOUBT * fit.sd[index] >= best
+        ]
 
     def first_settings(self, restart: RestartConfig, count: int) -> list[LiveSetting]:
         """Up to `count` settings to measure first on a server.

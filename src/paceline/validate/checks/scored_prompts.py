@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from paceline.validate.target.target import CHAT, COMPLETIONS
-from paceline.workloads import Prompt, conversation_of, load_prompt_file
-from paceline.workloads.prompt_files import read_json_lines
+from paceline.workloads import Prompt, conversation_of, load_prompt_records
 
 _MAX_TOKENS = 256
 """Of an answer to a prompt that sets no limit; as for `paceline quality`."""
@@ -31,15 +30,15 @@ class ScoredPrompt:
 def read_scored_prompts(file: Path) -> tuple[ScoredPrompt, ...]:
     """The prompts of a file that have a `reference`, in its order. Raises `WorkloadError`."""
     found = []
-    for prompt, (_, item) in zip(load_prompt_file(file), read_json_lines(file), strict=True):
-        reference = item.get("reference") if isinstance(item, dict) else None
+    for record in load_prompt_records(file).records:
+        reference = record.item.get("reference")
         if isinstance(reference, str) and reference:
-            found.append(_scored(prompt, reference))
+            found.append(_scored(record.prompt, reference))
     return tuple(found)
 
 
 def _scored(prompt: Prompt, reference: str) -> ScoredPrompt:
-    limit = {"max_tokens": prompt.max_tokens or _MAX_TOKENS}
+    limit = {"max_tokens": prompt.max_tokens or _MAX_TOKENS, **prompt.fields}
     conversation = conversation_of(prompt)
     if prompt.messages is None:
         return ScoredPrompt(conversation, COMPLETIONS, {"prompt": prompt.text, **limit}, reference)

@@ -49,6 +49,8 @@ async def test_a_parameter_that_the_server_applies_to_every_token_is_undecided_w
     """The seeds share a server and its true log-probabilities."""
     server = Server(transport, url="http://m")
     await server.probe()
+    await server.probe_choices()
+    await server.probe_parameters()
     truth = Truth(server)
     results = [await found_and_controlled(server, truth, seed) for seed in range(_NUM_SEEDS)]
     assert [verdict_of(one) for one in results] == [Verdict.UNDECIDED] * _NUM_SEEDS
@@ -58,6 +60,8 @@ async def test_the_control_draws_single_tokens_at_places_of_drafted_ones() -> No
     transport = SimulatedTransport(SamplingDefect(DefectKind.ACCEPT_ALL))
     server = Server(transport, url="http://m")
     await server.probe()
+    await server.probe_choices()
+    await server.probe_parameters()
     result = SampledResult(Evidence())
     check = SampledCheck(server, Truth(server), result, seed=0)
     await check.choose_prompts(PROMPTS, REPETITIVE)

@@ -14,7 +14,7 @@ from paceline.audit.server.server import Server
 from paceline.audit.verdict import Verdict
 from unit.audit.simulated import Counting, SimulatedTransport
 
-QUICK = AuditConfig(smallest_bias=2.0)
+QUICK = AuditConfig(smallest_bias=2.0, restart_seconds=0.0)
 
 
 async def audited(transport: SimulatedTransport) -> Audit:

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from paceline.audit.checks.features import (
+    FEATURES,
     FeatureResults,
-    check_features,
+    check_feature,
     fits_schema,
     stop_string,
     twins,
@@ -25,8 +26,11 @@ from unit.audit.simulated import SimulatedTransport
 async def checked(transport: SimulatedTransport) -> dict[str, str]:
     server = Server(transport, url="http://m")
     await server.probe()
+    await server.probe_choices()
+    await server.probe_parameters()
     results = FeatureResults()
-    await check_features(server, "a prompt", results)
+    for name in FEATURES:
+        await check_feature(server, name, "a prompt", results)
     return {one.name: one.status for one in results.found}
 
 
@@ -69,7 +73,7 @@ async def test_an_error_of_the_server_is_told_apart_from_a_refusal(
             return await super().post(path, body)
 
     found = await checked(Dying())
-    assert found.pop("structured") == expected
+    assert found.pop("structured output") == expected
     assert found == {name: status for name, status in RIGHT.items() if name != "structured output"}
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import doctest
 import json
 import shlex
 
 import pytest
 
+from paceline.audit.server import bodies
 from paceline.audit.server.bodies import read_answers, render_body, render_curl
 from paceline.audit.server.transport import ServerError
 from paceline.audit.values import GREEDY, Request, SamplingCase
@@ -114,3 +116,9 @@ def test_a_token_of_probability_0_is_not_named() -> None:
 def test_an_answer_without_choices_is_refused(document: dict[str, object]) -> None:
     with pytest.raises(ServerError, match="without choices"):
         read_answers(document, num_logprobs=None)
+
+
+def test_the_examples_are_true() -> None:
+    result = doctest.testmod(bodies)
+    assert result.attempted
+    assert not result.failed

@@ -40,7 +40,7 @@ class Strict(SimulatedTransport):
 async def test_a_mock_vllm_supports_everything_but_shows_no_drafts() -> None:
     server = Server(WithoutDrafts(), url="http://m")
     await server.probe()
-    assert await server.probe_parameters() == []
+    assert await server.probe_choices() + await server.probe_parameters() == []
     support = server.support
     assert support.model == "m"
     assert support.shows_token_ids
@@ -62,7 +62,7 @@ async def test_refused_fields_are_not_used_later() -> None:
     transport = Refusing("top_k", "logit_bias", "echo", "n", "cache_salt")
     server = Server(transport, url="http://m")
     await server.probe()
-    assert await server.probe_parameters() == []
+    assert await server.probe_choices() + await server.probe_parameters() == []
     support = server.support
     found = (support.top_k, support.logit_bias, support.scores_prompts, support.n)
     assert not any(found)
@@ -121,7 +121,7 @@ class Failing(SimulatedTransport):
 async def test_a_refused_field_is_not_supported(status: int) -> None:
     server = Server(Failing("logit_bias", status), url="http://m")
     await server.probe()
-    assert await server.probe_parameters() == []
+    assert await server.probe_choices() + await server.probe_parameters() == []
     assert not server.support.logit_bias
     assert server.support.penalties
 

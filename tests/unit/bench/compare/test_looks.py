@@ -8,15 +8,16 @@ from paceline.bench.compare.looks import LookSchedule
 from paceline.bench.compare.signed_rank import min_differences
 
 
-def test_looks_come_after_two_three_four_and_five_fifths() -> None:
-    assert LookSchedule(50, 0.01).look_rounds == (20, 30, 40, 50)
+def test_the_first_look_comes_after_ten_rounds_and_each_other_after_1_6_times_as_many() -> None:
+    """2 ** -9 = 0.00195 is the error of ten rounds that all point one way: a fifth of 1 %."""
+    assert LookSchedule(140, 0.01).look_rounds == (10, 16, 26, 41, 66, 105, 140)
+    assert LookSchedule(50, 0.01).look_rounds == (10, 16, 26, 50)  # 41 is too near
 
 
-def test_the_parts_are_the_increments_of_the_cube() -> None:
-    """0.064, 0.216 - 0.064, 0.512 - 0.216, 1 - 0.512 of the total."""
+def test_the_looks_after_the_first_share_the_rest_equally() -> None:
     schedule = LookSchedule(50, 0.01)
-    parts = [schedule.error_of_look(n, is_last=n == 50) for n in (20, 30, 40, 50)]
-    assert parts == pytest.approx([0.00064, 0.00152, 0.00296, 0.00488])
+    parts = [schedule.error_of_look(n, is_last=n == 50) for n in (10, 16, 26, 50)]
+    assert parts == pytest.approx([0.002, 0.008 / 3, 0.008 / 3, 0.008 / 3])
 
 
 def test_no_look_is_due_between() -> None:
@@ -24,8 +25,8 @@ def test_no_look_is_due_between() -> None:
 
 
 def test_a_comparison_that_ends_early_spends_what_is_left() -> None:
-    """After the looks at 20 and 30 rounds 0.784 of the total is left."""
-    assert LookSchedule(50, 0.01).error_of_look(33, is_last=True) == pytest.approx(0.00784)
+    """After the looks at 10 and 16 rounds two thirds of 0.8 of the total are left."""
+    assert LookSchedule(50, 0.01).error_of_look(20, is_last=True) == pytest.approx(0.016 / 3)
 
 
 @pytest.mark.parametrize("num_rounds", range(8, 80))

@@ -188,3 +188,54 @@ async def test_the_answer_is_kept_only_for_a_session(
     alone = build_spec(dataclasses.replace(chat, turns=()), sampling, 0)
     record = await client_of(session, server).send(alone, 0.0, time.perf_counter())
     assert record.answer is None
+
+
+_ANSWER = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n%s\r\n"
+    b"Transfer-Encoding: chunked\r\n\r\ne\r\ndata: [DONE]\n\n\r\n0\r\n\r\n"
+)
+
+
+class ClosingServer:
+    """Answers the first request of each connection and closes it at the second one, as llama.cpp's
+    server does, whose close a client notices only when it has sent."""
+
+    def __init__(self) -> None:
+        self.num_received = 0
+        self.answers = True
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for number in range(2):
+            head = await reader.readuntil(b"\r\n\r\n")
+            length = next(
+                int(line.split(b":")[1])
+                for line in head.lower().split(b"\r\n")
+                if line.startswith(b"content-length")
+            )
+            await reader.readexactly(length)
+            self.num_received += 1
+            if number or not self.answers:
+                break
+            if b"connection: close" in head.lower():
+                writer.write(_ANSWER % b"Connection: close")
+                break
+            writer.write(_ANSWER % b"Keep-Alive: timeout=5")
+        writer.close()
+
+
+async def test_a_request_on_a_connection_that_the_server_closed_is_sent_again(
+    session: aiohttp.ClientSession,
+) -> None:
+    """Once: from then on each request has its own connection, and a failure is a failure."""
+    closing = ClosingServer()
+    listening = await asyncio.start_server(closing.serve, "127.0.0.1", 0)
+    async with listening:
+        port = listening.sockets[0].getsockname()[1]
+        client = StreamingClient(session, URL(f"http://127.0.0.1:{port}"), None, 60.0)
+        spec = scripted_spec(chunks=["a"], tokens=1)
+        outcomes = [(await client.send(spec, 0.0, 0.0)).outcome for _ in range(4)]
+        assert outcomes == [RequestOutcome.OK] * 4
+        assert closing.num_received == 5
+        closing.answers = False
+        assert (await client.send(spec, 0.0, 0.0)).outcome is RequestOutcome.CONNECTION
+        assert closing.num_received == 6

@@ -111,6 +111,28 @@ async def test_a_session_thinks_between_its_turns_and_holds_its_slot(
     assert all(record.answer is None for record in run.records)
 
 
+async def test_a_recorded_turn_is_sent_as_recorded_at_its_time_or_when_the_answer_has_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each request takes 1 s. The session is due at 2 s; its turns 5 s and 5.5 s after that."""
+    server = VirtualServer(monkeypatch)
+    recorded = [
+        Prompt("t", ({"role": "tool", "content": f"result {n}"},), None, 8, fields={"tools": [n]})
+        for n in (1, 2)
+    ]
+    turns = tuple(
+        Turn("", after_s=after_s, recorded=prompt)
+        for after_s, prompt in zip((5.0, 5.5), recorded, strict=True)
+    )
+    first = Prompt("t", None, "plan", 8, turns=turns)
+    run = new_run(server)
+    specs = iter([build_spec(first, SAMPLING, 0)])
+    await server.run(asyncio.create_task(run.open_loop(Stretch(specs), [2.0])))
+    assert [(r.turn, r.scheduled_s) for r in run.records] == [(0, 2.0), (1, 7.0), (2, 8.0)]
+    assert [body.get("tools") for body in server.bodies] == [None, [1], [2]]
+    assert server.bodies[2]["messages"] == [{"role": "tool", "content": "result 2"}]
+
+
 async def test_a_failed_turn_ends_its_session(monkeypatch: pytest.MonkeyPatch) -> None:
     server = VirtualServer(monkeypatch)
     server.fails_at = {(0, 1)}

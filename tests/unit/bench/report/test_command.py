@@ -23,6 +23,12 @@ def test_a_document_becomes_a_page(tmp_path: Path) -> None:
     assert page.read_text().startswith("<!doctype html>")
 
 
+def test_a_document_that_an_editor_marked_becomes_a_page(tmp_path: Path) -> None:
+    file, page = tmp_path / "run.json", tmp_path / "run.html"
+    file.write_text(json.dumps(run_document()), encoding="utf-8-sig")
+    assert invoke(str(file), "--html", str(page)).exit_code == 0
+
+
 def test_files_that_are_no_document_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "other.json"
     for text, message in (("{", "not readable JSON"), ("[]", "not a JSON object"), ("{}", "kind")):

@@ -92,6 +92,17 @@ def test_acceptance_and_failures_are_stated() -> None:
     assert failures == "3 of 100 requests failed."
 
 
+def test_drafts_of_other_clients_are_named() -> None:
+    document = run_document(warnings=[{"id": "other_traffic", "message": "m"}])
+    document["speculation"] |= {"acceptance_rate": 0.634, "acceptance_length": 2.9}
+    *_, counted, whose, _ = run_page.summary_sentences(document)
+    assert "63.4 % were accepted" in counted
+    assert whose == "These drafts are those of all clients of the server, not of this run alone."
+    document["summary"]["acceptance"] = {"acceptance_rate": 0.5, "acceptance_length": None}
+    *_, own, _ = run_page.summary_sentences(document)
+    assert own == "Of the tokens that the drafter proposed, 50 % were accepted."
+
+
 def test_goodput_is_stated_with_its_objective() -> None:
     document = run_document()
     document["summary"]["goodput"] = {

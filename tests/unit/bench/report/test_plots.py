@@ -119,3 +119,30 @@ def test_a_line_joins_its_points() -> None:
     found = re.search(r'class="line a" d="M([^"]+)"', svg)
     assert found is not None
     assert found[1].count("L") == 2
+
+
+@pytest.mark.parametrize(
+    "svg",
+    [
+        interval_plot(INTERVALS, 3.0, "difference of B from A in %", "t"),
+        interval_plot(INTERVALS[:1], 20.0, "difference of B from A in %", "t"),
+        time_plot(ARMS, "time in minutes", "Time per output token in ms", "t", with_zero=False),
+        time_plot(ARMS[:1], "time in s", "output tokens/s", "t", with_zero=True),
+    ],
+    ids=["intervals", "one interval in the band", "two arms", "one arm"],
+)
+def test_no_text_is_on_the_grid_or_the_band_at_the_largest_size(svg: str) -> None:
+    """A line through letters makes both hard to read."""
+    lines = re.findall(
+        r'class="(?:grid|zero)" x1="([\d.]+)" y1="([\d.]+)" x2="([\d.]+)" y2="([\d.]+)"', svg
+    )
+    bands = re.findall(
+        r'class="band" x="([\d.]+)" y="([\d.]+)" width="([\d.]+)" height="([\d.]+)"', svg
+    )
+    drawn = [tuple(map(float, line)) for line in lines]
+    for x, y, width, height in (map(float, band) for band in bands):
+        drawn.append((x, y, x + width, y + height))
+    assert drawn
+    for left, top, right, bottom, text in text_boxes(svg):
+        for x1, y1, x2, y2 in drawn:
+            assert x2 < left or x1 > right or y2 < top or y1 > bottom, text

@@ -302,7 +302,8 @@ def test_a_trace_is_replayed_at_its_times(threaded_server: SimulatedServer, tmp_
     records = tmp_path / "records.jsonl"
     result = invoke(
         threaded_server.url,
-        *("--trace", str(trace), "--trace-speed", "2", "--max-in-flight", "1"),
+        *("--trace", str(trace), "--trace-unit", "ms", "--trace-speed", "2"),
+        *("--max-in-flight", "1"),
         *("--json", str(report), "--records", str(records), "--max-dispatch-delay-ms", "60000"),
     )
     assert result.exit_code == 0, result.output
@@ -312,6 +313,7 @@ def test_a_trace_is_replayed_at_its_times(threaded_server: SimulatedServer, tmp_
     validate(document)
     assert set(document["summary"]["by_task"]) == {"t0", "t1", "t2", "t3"}
     assert "by task" in result.output
+    assert "times in ms) at 2 times its speed" in " ".join(result.output.split())
 
 
 def test_sessions_grow_by_the_answers(threaded_server: SimulatedServer, tmp_path: Path) -> None:
@@ -346,3 +348,46 @@ def test_a_page_for_readers_is_written(threaded_server: SimulatedServer, tmp_pat
     result = invoke(threaded_server.url, *words, "--max-dispatch-delay-ms", "60000")
     assert result.exit_code == 0, result.output
     assert "All 4 requests succeeded." in page.read_text()
+
+
+def test_a_run_that_counts_the_drafts_of_others_says_so(
+    threaded_server: SimulatedServer, tmp_path: Path
+) -> None:
+    """While each answer is written, other clients' drafts of 400 tokens are counted."""
+
+    async def count_others(number: int) -> None:
+        threaded_server.drafted += 400
+
+    threaded_server.before_chunk = count_others
+    prompts = write_prompts(tmp_path / "p.jsonl", {"tokens": 6})
+    report = tmp_path / "report.json"
+    words = ("--prompts", prompts, "--num-requests", "8", "--json", str(report))
+    result = invoke(threaded_server.url, *words, "--max-dispatch-delay-ms", "60000")
+    assert result.exit_code == 0, result.output
+    warnings = {w["id"]: w for w in json.loads(report.read_text())["warnings"]}
+    assert "of which this run received 48" in warnings["other_traffic"]["message"]
+    assert "drafted), other clients included" in result.output
+
+
+def test_acceptance_by_request_is_reported_where_answers_show_it(
+    threaded_server: SimulatedServer, tmp_path: Path
+) -> None:
+    counts = {"num_draft_tokens": 10, "num_accepted_draft_tokens": 7, "num_spec_steps": 5}
+    shown = {"metrics": {"speculative_decoding": counts}}
+    prompts = write_prompts(tmp_path / "p.jsonl", {"tokens": 6, "beside_usage": shown}, {})
+    report, records = tmp_path / "report.json", tmp_path / "records.jsonl"
+    result = invoke(
+        threaded_server.url,
+        *("--prompts", prompts, "--num-requests", "4", "--json", str(report)),
+        *("--records", str(records), "--max-dispatch-delay-ms", "60000"),
+    )
+    assert result.exit_code == 0, result.output
+    document = json.loads(report.read_text())
+    validate(document)
+    acceptance = document["summary"]["acceptance"]
+    assert (acceptance["num_requests"], acceptance["acceptance_rate"]) == (2, 0.7)
+    assert acceptance["acceptance_length"] == 1 + 14 / 10
+    assert document["summary"]["by_task"]["code"]["acceptance"]["acceptance_rate"] == 0.7
+    rates = [json.loads(line)["acceptance_rate"] for line in records.read_text().splitlines()]
+    assert sorted(rates, key=str) == [0.7, 0.7, None, None]
+    assert "acceptance rate 0.700, acceptance length 2.40; by request p10 0.70" in result.output

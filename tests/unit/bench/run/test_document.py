@@ -48,7 +48,7 @@ def test_a_run_without_requests_is_valid_by_the_schema() -> None:
 def empty_document() -> dict[str, Any]:
     """The report of a run that was interrupted before its first request."""
     config = RunConfig(url="http://127.0.0.1:1", workload="mixed", num_requests=1)
-    phases = plan_run(config, [], None)
+    phases = plan_run(config, None, None)
     result = assemble_result(config, describe_environment(["paceline"]), phases, [], [])
     document: dict[str, Any] = json.loads(json.dumps(render_document(result)))
     assert document["interrupted"]

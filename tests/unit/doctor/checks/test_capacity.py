@@ -8,7 +8,7 @@ from paceline.doctor.checks.capacity import descriptors, kv_cache, queue
 from paceline.doctor.readings.observation import Observation, Reading
 from paceline.doctor.values import Basis, CannotJudge, Finding, Severity
 from paceline.metrics_page import parse_page
-from unit.doctor.gateways import observe_gateway
+from unit.doctor.gateways import observe_gateway, probed
 from unit.doctor.simulated import SimulatedEngine, observe_vllm
 
 QUEUE_TIMES = (
@@ -143,3 +143,25 @@ def test_the_worker_of_a_gateway_that_is_closest_to_its_limit_counts() -> None:
 def test_without_the_limit_it_is_not_judged() -> None:
     with pytest.raises(CannotJudge, match="does not show its open files"):
         descriptors.CHECK.judge(observe_vllm())
+
+
+@pytest.mark.parametrize(("load", "waiting"), [(2, 6), (4, 4), (8, 0)])
+def test_a_queue_of_the_probes_own_requests_is_not_judged(load: int, waiting: int) -> None:
+    """Eight at a time, on a server that computes two, four, or all of them."""
+    engine = SimulatedEngine(loads=(load,) * 60, waiting=(waiting,) * 60)
+    with pytest.raises(CannotJudge, match="the only requests were those of the probe, at most 8"):
+        queue.CHECK.judge(observe_vllm(engine, probe=probed(concurrency=8)))
+
+
+def test_a_queue_of_clients_beside_the_probe_is_judged() -> None:
+    engine = SimulatedEngine(loads=(4,) * 60, waiting=(9,) * 60)
+    (finding,) = queue.CHECK.judge(observe_vllm(engine, probe=probed(concurrency=8)))
+    assert finding.id == "queue-in-engine"
+
+
+def test_the_probes_own_wait_in_the_gateway_is_no_queue() -> None:
+    pages = (_gateway_queue(10, 0), _gateway_queue(20, 20))  # 30 requests, 20 of them late
+    assert queue.CHECK.judge(observe_gateway(extra=pages))
+    few = observe_gateway(extra=pages, probe=probed(num_requests=30))
+    assert queue.CHECK.judge(few) == []
+    assert queue.CHECK.judge(observe_gateway(extra=pages, probe=probed(num_requests=20)))

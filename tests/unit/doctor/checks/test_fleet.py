@@ -8,7 +8,7 @@ import pytest
 
 from paceline.doctor.checks.fleet import failing_requests, imbalance, restarts, unavailable
 from paceline.doctor.values import Basis, CannotJudge, Severity
-from unit.doctor.gateways import CHANGES, TOKENS, observe_gateway
+from unit.doctor.gateways import CHANGES, TOKENS, observe_gateway, probed
 from unit.doctor.simulated import SimulatedEngine, observe_vllm
 
 _RUNNING = "paceline_replica_load_requests_running"
@@ -251,3 +251,12 @@ def test_requests_that_complete_are_no_finding() -> None:
 def test_without_requests_nothing_can_fail() -> None:
     with pytest.raises(CannotJudge, match="0 requests ended"):
         failing_requests.CHECK.judge(observe_gateway(extra=(_requests(10), _requests(10))))
+
+
+def test_refusals_of_the_probes_own_requests_are_not_judged() -> None:
+    """It may send more at a time than the gateway admits."""
+    pages = (_requests(10), _requests(30, overloaded=10))
+    assert failing_requests.CHECK.judge(observe_gateway(extra=pages))
+    own = observe_gateway(extra=pages, probe=probed(num_requests=30))
+    assert failing_requests.CHECK.judge(own) == []
+    assert failing_requests.CHECK.judge(observe_gateway(extra=pages, probe=probed(num_requests=9)))

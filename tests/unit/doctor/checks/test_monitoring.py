@@ -11,7 +11,7 @@ from paceline.doctor.checks import monitoring
 from paceline.doctor.readings.monitors import (
     Monitor,
     MonitorFile,
-    monitors_of_dashboard,
+    monitors_of_dashboards,
     monitors_of_rules,
 )
 from paceline.doctor.values import CannotJudge, Severity
@@ -27,6 +27,8 @@ DECLARED = "".join(
     f"# HELP {one.name} x\n# TYPE {one.name} {one.kind}\n" for one in metric_definitions().values()
 )
 """A gateway's page before any of its metrics has a sample."""
+GONE = "vllm:gpu_cache_usage_perc"
+"""As vLLM named it until 0.10."""
 
 
 def rules(*expressions: str, recorded: str | None = None) -> MonitorFile:
@@ -42,7 +44,7 @@ def test_the_own_alerts_and_dashboards_fit_the_gateway() -> None:
         MonitorFile("r", monitors_of_rules([yaml.safe_load(render_alert_rules(AlertOptions()))]))
     ]
     files += [
-        MonitorFile(name, monitors_of_dashboard(json.loads(render_dashboard(make(queries)))))
+        MonitorFile(name, monitors_of_dashboards([json.loads(render_dashboard(make(queries)))]))
         for name, make in DASHBOARDS.items()
     ]
     assert not monitoring.CHECK.judge(observe_gateway(extra=(DECLARED,), monitors=files))
@@ -61,12 +63,18 @@ def test_a_renamed_metric_names_the_alerts_that_need_it() -> None:
 
 
 def test_each_file_has_a_finding_of_its_own() -> None:
-    first = rules("vllm:num_requests_running > 0", "vllm:gone > 0", "vllm:lost > vllm:gone")
-    second = MonitorFile("b.json", (Monitor("panel", "P", ("vllm:gone",)),))
+    first = rules(
+        "vllm:num_requests_running > 0", f"{GONE} > 0", f"vllm:num_requests_swapped > {GONE}"
+    )
+    second = MonitorFile("b.json", (Monitor("panel", "P", (GONE,)),))
     findings = monitoring.CHECK.judge(observe_vllm(monitors=[first, second]))
     assert [one.subject for one in findings] == ["rules.yaml", "b.json"]
     assert [(one.name, one.value) for one in findings[0].evidence] == [
-        ("alert 'A1' needs", "vllm:gone"), ("alert 'A2' needs", "vllm:lost, vllm:gone"),
+        ("alert 'A1' needs", f"{GONE} (now vllm:kv_cache_usage_perc)"),
+        (
+            "alert 'A2' needs",
+            f"vllm:num_requests_swapped, {GONE} (now vllm:kv_cache_usage_perc)",
+        ),
     ]  # fmt: skip
     assert findings[0].summary.startswith("2 of 3 alerts and panels")
 
@@ -98,15 +106,57 @@ def test_a_counter_without_its_ending_is_missed() -> None:
 
 
 def test_metrics_of_speculation_need_a_server_that_speculates() -> None:
-    file = rules("vllm:spec_decode_num_lost_total", "vllm:num_requests_running")
+    file = rules("vllm:spec_decode_num_emitted_tokens_total", "vllm:num_requests_running")
     assert monitoring.CHECK.judge(observe_vllm(monitors=[file]))
     undrafted = SimulatedEngine(reached=())
     assert not monitoring.CHECK.judge(observe_vllm(undrafted, monitors=[file]))
 
 
+ROUTERS = (
+    "vllm:current_qps",
+    "vllm:healthy_pods_total",
+    "vllm:avg_decoding_length",
+    "vllm:load_balanced_inflight_requests",
+    "vllm:output_tokens_total",
+    "vllm:ttft_p99",  # a recording rule's, with one colon
+    "vllm:tenant_cost_usd_total",
+)
+"""Names with vLLM's prefix that vLLM never had."""
+
+
+@pytest.mark.parametrize("name", ROUTERS)
+def test_metrics_of_other_programs_with_the_prefix_are_not_judged(name: str) -> None:
+    file = rules(f"sum(rate({name}[5m])) > 1", "vllm:num_requests_running > 0")
+    assert not monitoring.CHECK.judge(observe_vllm(monitors=[file]))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "vllm:num_requests_waitin",
+        "vllm:gpu_kv_cache_usage_perc",
+        "vllm:prompt_tokens",  # without _total
+        "vllm:num_requests_running_total",
+        "vllm:time_per_output_token_seconds_bucket",  # removed in 0.15
+        "vllm:num_requests_waiting_by_reason",  # of a later release than the server's
+    ],
+)
+def test_names_that_are_meant_for_vllm_are_judged(name: str) -> None:
+    (finding,) = monitoring.CHECK.judge(observe_vllm(monitors=[rules(f"{name} > 1")]))
+    assert str(finding.evidence[0].value).startswith(name)
+
+
+def test_a_former_name_beside_those_of_a_router_is_the_routers() -> None:
+    """vLLM production-stack's router shows vllm:num_requests_swapped."""
+    swapped = rules("vllm:num_requests_swapped > 0")
+    both = rules("vllm:num_requests_swapped > 0", "vllm:current_qps", "vllm:num_requests_running")
+    assert monitoring.CHECK.judge(observe_vllm(monitors=[swapped]))
+    assert not monitoring.CHECK.judge(observe_vllm(monitors=[both]))
+
+
 def test_absence_of_a_metric_that_is_gone_is_always_true() -> None:
-    (finding,) = monitoring.CHECK.judge(observe_vllm(monitors=[rules("absent(vllm:gone)")]))
-    assert finding.evidence[0].value == "vllm:gone (in absent(): always true)"
+    (finding,) = monitoring.CHECK.judge(observe_vllm(monitors=[rules(f"absent({GONE})")]))
+    assert finding.evidence[0].value == f"{GONE} (in absent(): always true)"
     present = rules("absent(vllm:num_requests_running)")
     assert not monitoring.CHECK.judge(observe_vllm(monitors=[present]))
 

@@ -82,6 +82,11 @@ def test_a_difference_that_chance_explains_is_undecided() -> None:
         (report() | {"speculation": {"num_drafts": 1}}, 2, "another version: 'accepted_per_pos"),
         (report(drafts=0), 2, "no speculation counters .*nothing was drafted"),
         (report(positions=None), 2, "no speculation counters"),
+        (
+            report() | {"warnings": [{"id": "other_traffic"}]},
+            2,
+            "counters .* include other clients",
+        ),
         (report(drafted=130), 2, r"drafted 1\.30 tokens per draft.*--policy fixed"),
         (report(), 3, r"drafted 2\.00 tokens per draft, and acceptance is measured at 3"),
     ],

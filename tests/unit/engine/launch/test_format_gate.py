@@ -144,3 +144,25 @@ def test_a_format_for_experts_is_a_caution_unless_the_model_is_known_to_be_dense
     for target in (str(mixture), "someone/mixture"):
         (reason,) = choose(hardware, target, "--quantization", method).reasons
         assert "quantizes only the experts" in reason
+
+
+@pytest.mark.parametrize("name", ["config.json", "hf_quant_config.json"])
+def test_the_format_of_modelopt_is_judged_wherever_it_stands(name: str, tmp_path: Path) -> None:
+    """NVFP4 needs a GPU of its own; before, the format was taken for none."""
+    (tmp_path / "config.json").write_text("{}")
+    algorithm = {"quant_algo": "NVFP4"}
+    content: dict[str, Any] = {"quantization": algorithm}
+    if name == "config.json":
+        content = {"quantization_config": {"quant_method": "modelopt", **algorithm}}
+    (tmp_path / name).write_text(json.dumps(content))
+    with pytest.raises(ModelUnfit, match=r"nvfp4|NVFP4"):
+        choose(VNNI, str(tmp_path))
+
+
+def test_a_format_that_vllm_would_not_find_is_refused(tmp_path: Path) -> None:
+    """AutoGPTQ's own file: without --quantization vLLM takes the weights for 16-bit ones."""
+    (tmp_path / "config.json").write_text('{"architectures": ["LlamaForCausalLM"]}')
+    (tmp_path / "quantize_config.json").write_text('{"bits": 4, "group_size": 128}')
+    with pytest.raises(ModelUnfit, match=r"quantize_config\.json alone.*--quantization gptq"):
+        choose(VNNI, str(tmp_path))
+    choose(VNNI, str(tmp_path), "--quantization", "gptq")

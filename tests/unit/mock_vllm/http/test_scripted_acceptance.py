@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -42,6 +43,41 @@ async def chunk_sizes(settings: MockVllmSettings, **body: Any) -> list[int]:
 
 async def test_drafts_are_accepted_at_the_rates_of_the_server() -> None:
     assert await chunk_sizes(SETTINGS) == [1, 3, 3, 2]
+
+
+async def last_metrics(settings: MockVllmSettings, **body: Any) -> Any:
+    """The metrics beside the usage of a streamed answer of nine tokens."""
+    request = {"model": "mock_vllm", "prompt": "abc", "max_tokens": 9, "ignore_eos": True}
+    request |= {"stream": True, "stream_options": {"include_usage": True}, "temperature": 0, **body}
+    async with (
+        MockVllm(settings) as server,
+        httpx.AsyncClient(base_url=server.url, timeout=60) as http,
+    ):
+        answer = await http.post("/v1/completions", json=request)
+    last = answer.text.split("\n\n")[-3]
+    return httpx.Response(200, content=last[6:]).json().get("metrics")
+
+
+async def test_an_answer_ends_with_its_own_counts_of_drafts_if_asked_to() -> None:
+    """Chunks of 1, 3, 3 and 2 tokens: three steps of three drafts, of which two are accepted."""
+    assert await last_metrics(SETTINGS) is None
+    settings = replace(SETTINGS, per_request_spec_decode_metrics="summary")
+    assert await last_metrics(settings, n=2, temperature=1) is None
+    assert (await last_metrics(settings))["speculative_decoding"] == {
+        "mean_acceptance_length": 3.0,
+        "draft_acceptance_rate": pytest.approx(2 / 3),
+        "acceptance_histogram": [0, 0, 3, 0],
+        "num_spec_steps": 3,
+        "num_accepted_draft_tokens": 6,
+        "num_draft_tokens": 9,
+        "num_spec_tokens": 3,
+    }
+
+
+@pytest.mark.parametrize("level", ["detailed", "summary"])
+def test_counts_of_drafts_need_drafts(level: str) -> None:
+    with pytest.raises(ValueError, match="per_request_spec_decode_metrics"):
+        MockVllmSettings(per_request_spec_decode_metrics=level)
 
 
 async def test_a_request_names_its_own_rates() -> None:

@@ -12,9 +12,12 @@ from click.testing import CliRunner, Result
 from paceline.cli import main
 from paceline.demo import draft_path, target_path
 from paceline.plan.replay.values import FIGURES
+from paceline.policy_registry import create_policy
+from paceline.policy_simulator.evaluation.recorded_phase import record_phase
+from paceline.policy_simulator.traffic.phases import ClosedLoop, Phase
 from paceline.recording.reading import Recording
 from paceline.recording.records import End, encode
-from unit.plan.replay.simulated import recorded
+from unit.plan.replay.simulated import MACHINE, classes, recorded, requests
 
 FAST = ("--seconds", "5", "--replicates", "5", "--load", "closed:12")
 
@@ -39,7 +42,7 @@ def run(*arguments: str | Path) -> Result:
 
 def test_the_document_has_every_figure_and_what_was_recorded(file: Path, tmp_path: Path) -> None:
     written = tmp_path / "replay.json"
-    result = run(file, *FAST, "--draft-length", "2", "--usd-per-hour", "2", "--json", written)
+    result = run(file, *FAST, "--draft-length", "2", "--usd-per-gpu-hour", "2", "--json", written)
     assert result.exit_code == 0, result.output
     document = json.loads(written.read_text())
     assert (document["schema_version"], document["kind"]) == (1, "plan replay")
@@ -108,7 +111,7 @@ def test_other_hardware_scales_the_cost(file: Path) -> None:
 def test_the_same_hardware_scales_nothing(file: Path) -> None:
     arguments = (*FAST, "--draft-length", "2", "--json", "-")
     plain = json.loads(run(file, *arguments).stdout)["predicted"]["output_tokens_per_s"]["value"]
-    same = ("--recorded-on", "cpu", "--gpu", "cpu", "--usd-per-hour", "1")
+    same = ("--recorded-on", "cpu", "--gpu", "cpu", "--usd-per-gpu-hour", "1")
     models = ("--model", str(target_path()), "--draft", str(draft_path()))
     scaled = json.loads(run(file, *arguments, *same, *models).stdout)["predicted"]
     assert scaled["output_tokens_per_s"]["value"] == pytest.approx(plain, rel=0.15)
@@ -168,3 +171,34 @@ def test_a_length_without_graphs_is_refused(tmp_path: Path) -> None:
 def test_a_model_called_otherwise_is_still_planned() -> None:
     result = CliRunner().invoke(main, ["plan", "Qwen/Qwen3-8B", "--gpu", "h100"])
     assert result.exit_code == 0
+
+
+@pytest.fixture(scope="module")
+def closed_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Six requests at a time."""
+    phase = Phase("recorded", ClosedLoop(6), classes(), 60.0, requests=requests(3000, 2))
+    policy = create_policy("goodput", max_draft_length=MACHINE.max_draft_length)
+    _, recording = record_phase(MACHINE, policy, phase, policy_name="goodput", seed=1)
+    return write(recording, tmp_path_factory.mktemp("closed") / "r.jsonl")
+
+
+def test_a_recorded_closed_loop_is_replayed_closed(closed_file: Path, tmp_path: Path) -> None:
+    """So a setting that is slower gives fewer tokens, and no queue."""
+    found = {}
+    for length in ("off", "4"):
+        written = tmp_path / f"{length}.json"
+        few = ("--seconds", "20", "--replicates", "5")
+        result = run(closed_file, *few, "--draft-length", length, "--json", written)
+        assert result.exit_code == 0, result.output
+        assert "load 6 requests at a time, as the recorded closed loop" in result.stdout
+        document = json.loads(written.read_text())
+        assert not any("closed loop" in warning for warning in document["warnings"])
+        found[length] = document["predicted"]["output_tokens_per_s"]["value"]
+    assert found["4"] > 1.15 * found["off"]
+
+
+def test_recorded_arrivals_of_a_closed_loop_are_warned_of(closed_file: Path) -> None:
+    few = ("--seconds", "5", "--replicates", "5")
+    for load in ("recorded", "2x"):
+        result = run(closed_file, *few, "--load", load)
+        assert "came from a closed loop of 6" in " ".join(result.stdout.split())

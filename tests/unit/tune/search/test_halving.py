@@ -134,6 +134,39 @@ def test_the_bounds_on_starts_and_blocks_are_kept() -> None:
         assert outcome.num_search_blocks + scoring == len(list(trials_of(rounds)))
 
 
+@pytest.mark.parametrize(
+    ("num_settings", "limits"),
+    [
+        (9, {"max_blocks": 10}),  # two search blocks for nine settings
+        (16, {"max_blocks": 13}),
+        (96, {"max_starts": 1, "max_blocks": 12}),  # one of six servers
+        (96, {"max_blocks": 32}),  # a third of the usual blocks
+    ],
+)
+def test_a_search_that_tried_few_settings_has_no_winner(
+    num_settings: int, limits: dict[str, int]
+) -> None:
+    settings = grid()
+    if num_settings <= 16:
+        restart = next(iter(settings))
+        settings = {restart: settings[restart][:num_settings]}
+    problem = make_problem(settings=settings, **limits)
+    assert len(problem.cells) == num_settings
+    outcome, _ = run_search(problem, Truth(0))
+    assert outcome.winner is None
+    assert outcome.best_tried is not None
+    assert outcome.num_open > 0.2 * num_settings
+
+
+@pytest.mark.parametrize("max_blocks", [18, 32])
+def test_nine_settings_that_were_compared_have_a_winner(max_blocks: int) -> None:
+    restart = next(iter(grid()))
+    problem = make_problem(settings={restart: grid()[restart][:9]}, max_blocks=max_blocks)
+    outcome, _ = run_search(problem, Truth(0))
+    assert outcome.winner == outcome.best_tried is not None
+    assert outcome.num_open == 0
+
+
 def test_a_grid_of_one_cell_is_scored() -> None:
     restart = next(iter(grid()))
     lives = grid()[restart][:1]

@@ -32,10 +32,10 @@ def test_the_finalist_with_the_highest_estimate_that_meets_the_objective_wins() 
     assert [finalist.cell for finalist in outcome.finalists] == [fast, slow]
     assert [finalist.meets_slo for finalist in outcome.finalists] == [False, True]
     assert outcome.finalists[1].good_requests_per_s == pytest.approx(4.0)
-    assert outcome.winner is not None
-    assert outcome.winner.cell == slow
-    assert outcome.winner.good_requests_per_s == pytest.approx(5.1)
-    assert outcome.winner.attained_fraction == 1.0
+    assert outcome.best_tried is not None
+    assert outcome.best_tried.cell == slow
+    assert outcome.best_tried.good_requests_per_s == pytest.approx(5.1)
+    assert outcome.best_tried.attained_fraction == 1.0
     assert [one.cell for one in outcome.tried] == [fast, slow]
     assert outcome.tried[0].estimate == pytest.approx(10.0, rel=0.02)
 
@@ -47,7 +47,7 @@ def test_the_interval_is_t_times_the_pooled_spread_of_repeated_blocks() -> None:
     for number, log_rate in enumerate((-0.1, 0.1)):
         book.add(Trial(cell, Purpose.SEARCH, number), block(math.exp(log_rate)))
     scoring = {cell: ScoringBlocks((block(1.0),), (block(1.0), block(1.0)))}
-    winner = conclude(problem, book, scoring, {}, num_starts=1, why_ended="").winner
+    winner = conclude(problem, book, scoring, {}, num_starts=1, why_ended="").best_tried
     assert winner is not None
     # Squares 2 * 0.1 ** 2 over 2 degrees of freedom: sd 0.1; t is 4.30; two held-out blocks.
     half = 4.30 * 0.1 / math.sqrt(2)
@@ -100,9 +100,9 @@ def test_the_attained_intervals_of_the_finalists_hold_at_once_and_the_winners_al
     outcome = conclude(problem, book, scoring, {}, num_starts=1, why_ended="")
     both = [finalist.attained_fraction_ci95 for finalist in outcome.finalists]
     assert both == [pytest.approx(wilson_interval(95, 100, 2.2414), abs=1e-5)] * 2
-    assert outcome.winner is not None
+    assert outcome.best_tried is not None
     alone = wilson_interval(95, 100)
-    assert outcome.winner.attained_fraction_ci95 == pytest.approx(alone, abs=1e-5)
+    assert outcome.best_tried.attained_fraction_ci95 == pytest.approx(alone, abs=1e-5)
 
 
 def test_cells_of_the_problem_are_all_combinations() -> None:

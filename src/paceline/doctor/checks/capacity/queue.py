@@ -1,4 +1,8 @@
-"""`queue`: requests wait although the KV cache has room, in an engine or in the gateway."""
+"""`queue`: requests wait although the KV cache has room, in an engine or in the gateway.
+
+Where all requests were those of the probe, there is no verdict: on a server that computes fewer at
+a time, some of them wait, and on a larger one none do, whatever the clients would see.
+"""
 
 from __future__ import annotations
 
@@ -32,6 +36,7 @@ def _judge(observation: Observation) -> Sequence[Finding]:
         waiting = gauge_values(readings, lambda one: one.num_waiting)
         usage = [one.kv_usage_fraction or 0.0 for one in readings]
         share = share_of(readings, lambda one: (one.num_waiting or 0) >= 1)
+        _require_clients(observation, readings)
         if share < _MIN_SHARE or max(usage) >= _ROOM:
             return None
         running = max(one.num_running or 0 for one in readings)
@@ -65,6 +70,23 @@ def _judge(observation: Observation) -> Sequence[Finding]:
         raise
 
 
+def _require_clients(observation: Observation, readings: Sequence[EngineReading]) -> None:
+    """Raise CannotJudge if the engine had no more requests at a time than the probe sends."""
+    most = observation.probe and observation.probe.concurrency
+    if not most:
+        return
+    running = max((one.num_running or 0 for one in readings), default=0)
+    both = max(((one.num_running or 0) + (one.num_waiting or 0) for one in readings), default=0)
+    if both > most:
+        return
+    waited = max((one.num_waiting or 0 for one in readings), default=0)
+    own = f"; {waited:.0f} of them waited, because it computes {running:.0f}" if waited else ""
+    raise CannotJudge(
+        f"the only requests were those of the probe, at most {most} at a time{own}: watch it under "
+        "the load of clients, without --probe"
+    )
+
+
 def _gateway_queue(observation: Observation) -> Sequence[Finding]:
     if observation.kind != "paceline":
         return ()
@@ -72,6 +94,8 @@ def _gateway_queue(observation: Observation) -> Sequence[Finding]:
         queued = observation.histogram(_GATEWAY_QUEUE)
     except CannotJudge:
         return ()
+    if observation.probe is not None and queued.count <= observation.probe.num_requests:
+        return ()  # those of the probe
     bucket = queued.bucket_of(0.99)
     if bucket is None or bucket[0] < _SLOW_QUEUE_S or queued.mean is None:
         return ()

@@ -34,6 +34,8 @@ def _judge(observation: Observation) -> Sequence[Finding]:
     faults, refusals = (("error",), ()) if is_vllm else (_FAULTS, _REFUSALS)
     counts = ended_by_outcome(observation)
     total = sum(counts.values())
+    if observation.probe is not None and total <= observation.probe.num_requests:
+        refusals = ()  # of the probe's own requests, of which it may send too many
     findings = []
     failed = {value: counts[value] for value in faults if counts.get(value)}
     refused = {value: counts[value] for value in refusals if counts.get(value)}

@@ -6,42 +6,20 @@ The texts of vLLM's messages are those of the supported releases; the comment na
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
+from paceline.doctor.checks.log.pattern import log_pattern
+from paceline.doctor.checks.log.start_patterns import START_PATTERNS
 from paceline.doctor.values import Severity
 
-
-@dataclass(frozen=True, slots=True)
-class LogPattern:
-    """One message."""
-
-    id: str
-    severity: Severity
-    pattern: re.Pattern[str]
-    summary: str
-    cause: str
-    remedy: str
-    settings: tuple[str, ...]
-
-
-def _pattern(
-    id: str,
-    pattern: str,
-    summary: str,
-    cause: str,
-    remedy: str,
-    *settings: str,
-    severity: Severity = Severity.CRITICAL,
-) -> LogPattern:
-    return LogPattern(
-        id, severity, re.compile(pattern, re.IGNORECASE), summary, cause, remedy, settings
-    )
-
+DID_NOT_START = "log-engine-did-not-start"
+ENGINE_DIED = "log-engine-died"
 
 LOG_PATTERNS = (
-    _pattern(
+    *START_PATTERNS,
+    log_pattern(
         "log-out-of-memory",
-        r"CUDA out of memory|torch\.(cuda\.)?OutOfMemoryError|CUBLAS_STATUS_ALLOC_FAILED",
+        r"(CUDA|HIP|XPU) out of memory|torch\.(cuda\.)?OutOfMemoryError|"
+        r"CUBLAS_STATUS_ALLOC_FAILED",
         "The GPU ran out of memory.",
         "Weights, KV cache, CUDA graphs and activations together need more than the GPU has.",
         "Set gpu_memory_utilization to 0.85 to 0.90, capture fewer CUDA graphs, and shorten "
@@ -50,16 +28,17 @@ LOG_PATTERNS = (
         "cudagraph_capture_sizes",
         "max_model_len",
     ),
-    _pattern(
+    log_pattern(
         "log-killed-for-memory",
-        r"oom-?kill|Out of memory: Killed process|\bMemoryError\b",
+        r"oom-?kill|Out of memory: Killed process|\bMemoryError\b|std::bad_alloc|"
+        r"DefaultCPUAllocator: (can't|not enough)|\[Errno 12\]",
         "A process was ended for lack of main memory.",
         "The engine needs more main memory than the machine or its container has.",
         "Raise the memory limit, or lower the KV cache on a CPU and max_num_seqs",
         "resources.limits.memory",
         "engine.kv_cache_bytes",
     ),
-    _pattern(
+    log_pattern(
         "log-no-memory-for-kv-cache",  # v1/core/kv_cache_utils.py
         r"No available memory for the cache blocks",
         "The weights leave no memory for the KV cache.",
@@ -70,7 +49,7 @@ LOG_PATTERNS = (
         "quantization",
         "tensor_parallel_size",
     ),
-    _pattern(
+    log_pattern(
         "log-context-does-not-fit",  # v1/core/kv_cache_utils.py
         r"To serve at least one request with the model.?s? max seq len.*KV\s*cache is needed",
         "One request of the longest context does not fit into the KV cache.",
@@ -80,34 +59,35 @@ LOG_PATTERNS = (
         "kv_cache_dtype",
         "gpu_memory_utilization",
     ),
-    _pattern(
-        "log-gpu-memory-taken",  # v1/worker/utils.py
-        r"Free memory on device .* is less than desired GPU memory utilization",
-        "Other processes hold memory of the GPU.",
+    log_pattern(
+        "log-gpu-memory-taken",  # v1/worker/utils.py, cpu_worker.py
+        r"is less than desired [CG]PU memory utilization",
+        "Other processes hold memory of the device.",
         "At the start less memory was free than gpu_memory_utilization asks for.",
         "End the other process, or lower gpu_memory_utilization to what is free",
         "gpu_memory_utilization",
     ),
-    _pattern(
+    log_pattern(
         "log-driver-too-old",
         r"CUDA driver version is insufficient|no kernel image is available for execution|"
-        r"The NVIDIA driver on your system is too old",
+        r"The NVIDIA driver on your system is too old|unsupported display driver|"
+        r"is not compatible with the current PyTorch installation|Unsupported gpu architecture",
         "The driver or the GPU does not fit the CUDA build.",
         "The image was built for a newer driver, or without kernels for this GPU.",
         "Use an image of the CUDA version that nvidia-smi shows, or update the driver",
         "image",
     ),
-    _pattern(
+    log_pattern(
         "log-broken-install",
-        r"undefined symbol:|ImportError: lib[\w.+-]+\.so|cannot import name .* from '(vllm|torch|"
-        r"transformers)",
+        r"undefined symbol:|ImportError: lib(?!cuda\.)[\w.+-]+\.so|"
+        r"cannot import name .* from '(vllm|torch|transformers)",
         "Packages of the installation do not fit together.",
         "vLLM, torch or transformers were replaced by a version that vLLM was not built with.",
         "Install from one lock file or use the image; paceline[cuda] names the versions that fit",
         "image",
         "requirements.lock",
     ),
-    _pattern(
+    log_pattern(
         "log-kernels-missing",  # platforms/cpu.py, cuda.py; torch/_ops.py
         r"Failed to import from vllm\._C(_AVX2|_AVX512|_stable_libtorch)?:|"
         r"'_OpNamespace' '_C\w*' object has no attribute",
@@ -118,7 +98,7 @@ LOG_PATTERNS = (
         "the message names the instruction set",
         "image",
     ),
-    _pattern(
+    log_pattern(
         "log-kernel-unexpected",  # Paceline's own message (engine/compat/linear_kernels.py)
         r"Kernels: the linear layers run .*, expected ",
         "The linear layers run another kernel than the table of number formats names.",
@@ -127,7 +107,7 @@ LOG_PATTERNS = (
         "engine.vllm_args",
         severity=Severity.WARNING,
     ),
-    _pattern(
+    log_pattern(
         "log-quantization-without-effect",  # the same file
         r"Kernels: the quantization method is .* linear layers are unquantized",
         "The quantization has no effect: all linear layers are unquantized.",
@@ -136,7 +116,7 @@ LOG_PATTERNS = (
         "quantization",
         severity=Severity.WARNING,
     ),
-    _pattern(
+    log_pattern(
         "log-block-size-slow",  # platforms/cpu.py
         r"CPU backend prefers block_size is multiples of 32",
         "The KV cache has blocks that the fast attention kernels of a CPU do not take.",
@@ -145,7 +125,7 @@ LOG_PATTERNS = (
         "block_size",
         severity=Severity.WARNING,
     ),
-    _pattern(
+    log_pattern(
         "log-vocabularies-differ",  # config/speculative.py
         r"Target and draft model should have the same vocabulary size",
         "The draft model has another vocabulary than the target.",
@@ -154,7 +134,7 @@ LOG_PATTERNS = (
         "speculative_config.model",
         "engine.draft",
     ),
-    _pattern(
+    log_pattern(
         "log-all-reduce-slow",  # distributed/device_communicators/custom_all_reduce.py
         r"Custom allreduce is disabled because|Custom collectives are disabled because",
         "Tensor parallelism runs over GPUs without NVLink or peer access.",
@@ -166,7 +146,7 @@ LOG_PATTERNS = (
         "quantization",
         severity=Severity.WARNING,
     ),
-    _pattern(
+    log_pattern(
         "log-length-table-ignored",  # config/vllm.py
         r"not supported with data parallelism\b.*Disabling num_speculative_tokens_per_batch_size",
         "vLLM ignores the table of draft lengths because of data parallelism.",
@@ -175,7 +155,7 @@ LOG_PATTERNS = (
         "data_parallel_size",
         severity=Severity.WARNING,
     ),
-    _pattern(
+    log_pattern(
         "log-length-table-unsupported",  # config/vllm.py, since release 0.33
         r"speculative method on Model Runner V1\b.*Disabling num_speculative_tokens_per_batch_size",
         "vLLM ignores the table of draft lengths because of the speculative method.",
@@ -186,7 +166,7 @@ LOG_PATTERNS = (
         "speculative_config.method",
         severity=Severity.WARNING,
     ),
-    _pattern(
+    log_pattern(
         "log-hooks-unfit",  # Paceline's own message, of each part that stays off
         r"because this vLLM does not fit its hooks",
         "Parts of Paceline are off in this engine.",
@@ -196,7 +176,7 @@ LOG_PATTERNS = (
         "requirements.lock",
         severity=Severity.WARNING,
     ),
-    _pattern(
+    log_pattern(
         "log-descriptors-used-up",
         # vLLM quotes the error where it cannot raise a limit (system_utils.py); none was reached.
         r"^(?!.*failed to automatically increase).*(Too many open files|\bEMFILE\b)",
@@ -206,7 +186,7 @@ LOG_PATTERNS = (
         "ulimit -n",
         "LimitNOFILE",
     ),
-    _pattern(
+    log_pattern(
         "log-compiling-failed",
         r"CppCompileError|BackendCompilerFailed|\bInductorError\b",
         "The model could not be compiled.",
@@ -217,17 +197,28 @@ LOG_PATTERNS = (
         "engine.compile",
         "enforce_eager",
     ),
-    _pattern(
-        "log-engine-did-not-start",  # v1/engine/utils.py
-        r"Engine core initialization failed|EngineCore failed to start",
+    log_pattern(
+        DID_NOT_START,  # v1/engine/utils.py
+        r"Engine core initialization failed|Engine ?(Core|process) failed to start",
         "The engine core did not start.",
-        "The first exception above this line in the log is the cause.",
+        "The first exception since the last start is the cause.",
         "Fix that one; if another finding of this diagnosis names a message of the log, it is "
         "likely the cause",
     ),
+    log_pattern(
+        ENGINE_DIED,  # v1/engine/core_client.py, exceptions.py
+        r"(Engine core|Worker)\w* ?proc.{0,80}died unexpectedly|"
+        r"EngineCore encountered (an issue|a fatal error)",
+        "The engine core ended while it served.",
+        "The first exception since the last start is the cause; without one, the operating system "
+        "ended the process, as for lack of main memory.",
+        "If another finding of this diagnosis names a message of the log, it is likely the cause; "
+        "else read the kernel's log (dmesg) for ended processes",
+        unless=(DID_NOT_START,),
+    ),
 )
 
-ILLEGAL_ACCESS = _pattern(
+ILLEGAL_ACCESS = log_pattern(
     "log-illegal-memory-access",
     r"illegal memory access",
     "The GPU reported an illegal memory access.",
@@ -239,7 +230,7 @@ ILLEGAL_ACCESS = _pattern(
     "speculative_config",
 )
 
-FP8_KV_WITH_DRAFT = _pattern(
+FP8_KV_WITH_DRAFT = log_pattern(
     "log-fp8-kv-with-draft",
     r"illegal memory access",
     "The GPU reported an illegal memory access; the log shows an FP8 KV cache and a draft model.",

@@ -71,7 +71,9 @@ export class Chart {
     this.plot.tabIndex = 0;
     this.plot.setAttribute("role", "img");
     this.figure.append(caption, this.plot);
-    this.data = { times: [], values: definition.lines.map(() => []) };
+    this.data = null; // nothing is drawn, and so nothing claimed, before the first data
+    this.legends.forEach((legend, at) => (legend.textContent = definition.lines[at].name));
+    this.plot.setAttribute("aria-label", `${definition.title}: no data yet`);
     this.cursor = null;
     this.onCursor = onCursor;
     this.plot.addEventListener("pointermove", (event) => this.followPointer(event));
@@ -88,6 +90,7 @@ export class Chart {
   }
 
   draw() {
+    if (this.data === null) return;
     const { times, values } = this.data;
     const { lines, format, isWhole } = this.definition;
     const width = this.plot.clientWidth || 320;
@@ -150,7 +153,7 @@ export class Chart {
   }
 
   followPointer(event) {
-    const { times } = this.data;
+    const times = this.data?.times ?? [];
     if (!times.length) return;
     const box = this.plot.getBoundingClientRect();
     const share = (event.clientX - box.left - MARGIN.left) / (box.width - MARGIN.left - MARGIN.right);
@@ -163,7 +166,7 @@ export class Chart {
   }
 
   followKey(event) {
-    const last = this.data.times.length - 1;
+    const last = (this.data?.times.length ?? 0) - 1;
     const now = this.cursor ?? last;
     const step = event.shiftKey ? 10 : 1;
     const moves = { ArrowLeft: now - step, ArrowRight: now + step, Home: 0, End: last };

@@ -5,7 +5,7 @@
 
 import { Chart } from "./charts.js";
 import { addEvents, clearEvents } from "./events.js";
-import { NOTHING, clock, decimal, fraction, millis, percent, whole } from "./formats.js";
+import { NOTHING, clock, decimal, fraction, millis, modelName, percent, whole } from "./formats.js";
 import { askWhyRefused } from "./refusal.js";
 
 const MAX_POINTS = 300;
@@ -127,6 +127,7 @@ function moveCursor(index) {
 }
 
 function drawCharts() {
+  if (!state.latest) return;
   for (const chart of charts) {
     const { of, lines } = chart.definition;
     let series = of === "traffic" ? state.traffic : state.fleet;
@@ -279,7 +280,9 @@ function fillRow({ row, button, note, cells }, view) {
   setText(cells[0].small, view.state === "ready" ? "" : (view.reason ?? ""));
   setText(cells[9].small, governor ? stepTimes(governor) : "");
   for (const index of [0, 9]) cells[index].small.hidden = cells[index].small.textContent === "";
-  setText(note, [view.model, view.draft && view.draft !== "none" && `draft ${view.draft}`].filter(Boolean).join(", ") + restarts);
+  const draft = view.draft && view.draft !== "none" ? `draft ${modelName(view.draft)}` : "";
+  setText(note, [modelName(view.model ?? ""), draft].filter(Boolean).join(", ") + restarts);
+  note.title = [view.model, draft && view.draft].filter(Boolean).join(", ");
   row.hidden = byId("only-problems").checked && !hasProblem(view);
   row.classList.toggle("chosen", view.name === chosen);
   button.setAttribute("aria-pressed", String(view.name === chosen));
@@ -338,6 +341,7 @@ let connectedAt = 0; // when the last attempt began
 function setStatus(kind, text, detail = "") {
   const status = byId("status");
   status.className = `status ${kind}`;
+  document.body.dataset.connection = kind; // what is shown fades while it may be old
   setText(status, text);
   setText(byId("status-detail"), detail);
 }

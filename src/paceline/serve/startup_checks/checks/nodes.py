@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
+from paceline.compatibility.length_table import takes_length_table
 from paceline.engine.compat.drafters import refused_in_pipeline
 from paceline.serve.startup_checks.facts import StartupFacts
 from paceline.serve.startup_checks.values import CannotJudge, Found, passed, refused, warning
-
-_V1_KEYS = ("use_heterogeneous_vocab", "parallel_drafting")
-"""Keys of --speculative-config with which vLLM uses its Model Runner V1 on GPUs too."""
-_V1_METHODS = ("suffix", "medusa", "mlp_speculator", "custom_class")
 
 
 def check_pipeline(facts: StartupFacts) -> Found | None:
@@ -22,9 +19,7 @@ def check_pipeline(facts: StartupFacts) -> Found | None:
         return passed(f"{sizes}, without speculation")
     if not isinstance(method, str):
         raise CannotJudge("the speculative method is left to vLLM")
-    uses_v2 = facts.device == "gpu" and not (
-        method in _V1_METHODS or any(launch.drafting.get(key) for key in _V1_KEYS)
-    )
+    uses_v2 = facts.device == "gpu" and takes_length_table(launch.drafting)
     why = refused_in_pipeline(method, use_v2_model_runner=uses_v2)
     if why is None:
         raise CannotJudge(f"{method} in a pipeline has not been run by Paceline's tests")

@@ -15,10 +15,16 @@ from paceline.engine.launch.visible_gpus import Gpu
 from paceline.plan.decisions.limits import LimitSettings, engine_limits
 from paceline.plan.decisions.memory import MemoryPlan, plan_memory
 from paceline.plan.sources.catalogue import CPU, Catalogue
-from paceline.plan.sources.drafters import no_drafter
 from paceline.plan.sources.model_source import find_model
 from paceline.plan.sources.this_machine import Machine
-from paceline.plan.values import EngineLimits, Load, Placement, PlanError, PlannedModel
+from paceline.plan.values import (
+    EngineLimits,
+    Load,
+    Placement,
+    PlanError,
+    PlannedModel,
+    no_drafter,
+)
 from paceline.serve.startup_checks.engine_launch import EngineLaunch
 from paceline.serve.startup_checks.facts import EngineMemory
 from paceline.serve.startup_checks.values import CannotJudge

@@ -35,7 +35,7 @@ class Audited:
 async def _observe(deployment: Deployment) -> Audited:
     deployment.refuse_to_load("lossless")
     addresses, model = deployment.target.addresses, deployment.target.identity.model
-    config = AuditConfig(max_seconds=deployment.audit_seconds)
+    config = AuditConfig(max_seconds=deployment.audit_seconds, restart_seconds=0.0)
     async with connected(str(addresses.url), model, addresses.api_key, _CONCURRENCY) as server:
         audit = Audit(server, config)
         try:

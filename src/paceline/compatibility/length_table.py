@@ -17,7 +17,12 @@ graphs.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+_V1_METHODS = ("suffix", "medusa", "mlp_speculator", "custom_class")
+_V1_KEYS = ("use_heterogeneous_vocab", "parallel_drafting")
+"""Methods, and keys of --speculative-config, with which vLLM uses Model Runner V1 on GPUs too."""
 
 NamedLengths = list[list[int]]
 """A value of `num_speculative_tokens_per_batch_size`: [first batch size, last, draft length]."""
@@ -55,6 +60,13 @@ def render_length_table(
             return None
         falling = [*falling[: max_num_seqs - 1], falling[-1]]
     return [[size, size, length] for size, length in enumerate(falling, start=1)]
+
+
+def takes_length_table(speculative_config: Mapping[str, Any]) -> bool:
+    """Return whether Model Runner V2 runs this drafter on GPUs, and so reads a table."""
+    return speculative_config.get("method") not in _V1_METHODS and not any(
+        speculative_config.get(key) for key in _V1_KEYS
+    )
 
 
 def is_length_table(table: Sequence[Sequence[int]]) -> bool:
