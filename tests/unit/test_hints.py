@@ -24,20 +24,22 @@ _PROSE = frozenset({"hand-over", "import", "of", "or", "reads", "shifting"})
 _OTHER_PROGRAMS = frozenset({
     "--a", "--a-b", "--additional-config", "--count", "--data-parallel-backend",
     "--data-parallel-size", "--kv-cache-dtype",
-    "--device-ids", "--disable-log-stats", "--distributed-executor-backend", "--enforce-eager",
+    "--device-ids", "--disable-log-stats", "--enable-log-outputs", "--enable-log-requests", "--distributed-executor-backend", "--enforce-eager",
     "--force-reinstall", "--from-file", "--from-literal", "--gpu-memory-utilization", "--gpus",
-    "--headless", "--limit-s", "--master-addr", "--master-port", "--max-num-batched-tokens",
+    "--headless", "--hf-overrides", "--ipc", "--limit-s", "--master-addr", "--master-port", "--max-num-batched-tokens",
     "--max-num-seqs", "--name", "--ngram", "--nnodes", "--no-async-scheduling", "--no-deps",
     "--no-enable-chunked-prefill", "--node-rank", "--noise", "--pipeline-parallel-size",
     "--porcelain", "--port", "--prefill-chunk", "--profile", "--quantization", "--run-folder",
     "--scheduler-cls", "--seqs", "--served-model-name", "--shifting-trace", "--shm-size",
     "--shutdown-timeout", "--slow-factor", "--slow-for-s", "--slow-from-s",
-    "--speculative-config", "--structured-outputs-config", "--tensor-parallel-size", "--ulimit",
-    "--watch",
+    "--speculative-config", "--structured-outputs-config", "--tensor-parallel-size",
+    "--tool-call-parser", "--trust-remote-code", "--ulimit", "--watch",
 })  # fmt: skip
 """Options of vLLM, pip, kubectl, git, containers, and of modules that are run with `python -m`."""
-_FOR_OTHER_PROGRAMS = frozenset({"deploy/other_servers.py", "deploy/progress_probe.py"})
-"""Texts about trtllm-serve, and the options of the probe itself."""
+_FOR_OTHER_PROGRAMS = frozenset(
+    {"deploy/other_servers.py", "deploy/progress_probe.py", "doctor/checks/log/start_patterns.py"}
+)
+"""Texts about trtllm-serve, the options of the probe itself, and remedies for vllm serve."""
 _ROOMS = {
     "audit": ("audit",),
     "bench/compare": ("bench compare",),

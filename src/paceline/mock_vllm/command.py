@@ -16,6 +16,7 @@ from paceline.mock_vllm.faults.fault_script import load_faults
 from paceline.mock_vllm.model.speculation import Speculation, read_speculative_config
 from paceline.mock_vllm.server import MockVllm, exit_process
 from paceline.mock_vllm.settings import DRAFT_METRICS, MockVllmSettings
+from paceline.option_types import NamedChoice
 
 _DEFAULTS = MockVllmSettings()
 
@@ -95,7 +96,7 @@ def _parse_speculation(
 )
 @click.option(
     "--per-request-spec-decode-metrics",
-    type=click.Choice(DRAFT_METRICS),
+    type=NamedChoice(DRAFT_METRICS),
     default=_DEFAULTS.per_request_spec_decode_metrics,
     show_default=True,
     help="summary: the last chunk of an answer has its own counts of drafts, as vLLM's has.",

@@ -73,6 +73,7 @@ class DraftingServer:
         label = '{engine="0"}'
         figures = {
             "vllm:num_requests_running": 0,
+            "vllm:generation_tokens_total": 0,
             "vllm:iteration_tokens_total_count": self.engine_steps,
             "vllm:inter_token_latency_seconds_sum": self.decode_s,
             "vllm:inter_token_latency_seconds_count": self.steps,
