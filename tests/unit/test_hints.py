@@ -24,9 +24,11 @@ _PROSE = frozenset({"hand-over", "import", "of", "or", "reads", "shifting"})
 _OTHER_PROGRAMS = frozenset({
     "--a", "--a-b", "--additional-config", "--count", "--data-parallel-backend",
     "--data-parallel-size", "--kv-cache-dtype",
-    "--device-ids", "--disable-log-stats", "--enable-log-outputs", "--enable-log-requests", "--distributed-executor-backend", "--enforce-eager",
+    "--device-ids", "--disable-log-stats", "--enable-log-outputs", "--enable-log-requests",
+    "--distributed-executor-backend", "--enforce-eager",
     "--force-reinstall", "--from-file", "--from-literal", "--gpu-memory-utilization", "--gpus",
-    "--headless", "--hf-overrides", "--ipc", "--limit-s", "--master-addr", "--master-port", "--max-num-batched-tokens",
+    "--headless", "--hf-overrides", "--ipc",
+    "--limit-s", "--master-addr", "--master-port", "--max-num-batched-tokens",
     "--max-num-seqs", "--name", "--ngram", "--nnodes", "--no-async-scheduling", "--no-deps",
     "--no-enable-chunked-prefill", "--node-rank", "--noise", "--pipeline-parallel-size",
     "--porcelain", "--port", "--prefill-chunk", "--profile", "--quantization", "--run-folder",
