@@ -121,7 +121,10 @@ def test_a_users_price_of_one_gpu_buys_any_size(tmp_path: Path) -> None:
         ("deploy", "render", "--tier", "startup", "--out", "x"),
     ],
 )
-def test_the_price_of_a_gpu_and_of_a_machine_have_two_names(words: tuple[str, ...]) -> None:
+def test_the_price_of_a_gpu_and_of_a_machine_have_two_names(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(main, [*words, "--usd-per-hour", "2"])
     assert result.exit_code == 2
     assert "No such option '--usd-per-hour'" in result.stderr

@@ -169,7 +169,8 @@ def _keep_states(runner: Any, slots: Ints, hidden_states: Any, aux_hidden_states
         read = torch.cat([states[:num_tokens] for states in aux_hidden_states], dim=-1)
     combined = drafter.model.combine_hidden_states(read)
     if not hasattr(runner, _KEPT):
-        setattr(runner, _KEPT, combined.new_empty(_num_slots(runner), combined.shape[-1]))
+        # Not uninitialised: a state that is read and was never kept must not be NaN.
+        setattr(runner, _KEPT, combined.new_zeros(_num_slots(runner), combined.shape[-1]))
     is_real = slots >= 0
     getattr(runner, _KEPT)[torch.from_numpy(slots[is_real])] = combined[torch.from_numpy(is_real)]
 
