@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -52,6 +51,5 @@ def test_a_failure_changes_nothing(
     caplog.set_level("INFO", logger="vllm.paceline.early_compiler")
     module.logger.addHandler(caplog.handler)
     with early_compiler():
-        [thread] = [one for one in threading.enumerate() if one.name == "early-compiler"]
-    assert not thread.is_alive()
+        pass
     assert "could not be prepared early" in caplog.text

@@ -64,6 +64,7 @@ class StreamingClient:
         self._timeout_s = timeout_s
         self._clock = clock
         self._keeps_connections = True
+        session.trace_configs.append(_noting_reuse())
 
     async def send(self, spec: RequestSpec, scheduled_s: float, zero_s: float) -> RequestRecord:
         """Send now and read the stream to its end.
@@ -143,17 +144,39 @@ class StreamingClient:
         request on, each opens a connection of its own, and none is sent again.
         """
         if self._keeps_connections:
+            sent = _Sent()
             try:
                 return await self._session.post(
-                    url, data=body, headers=headers, allow_redirects=False
+                    url, data=body, headers=headers, allow_redirects=False, trace_request_ctx=sent
                 )
-            except aiohttp.ClientConnectorError:
-                raise
             except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
+                if not sent.on_kept_connection:
+                    raise
                 self._keeps_connections = False
         return await self._session.post(
             url, data=body, headers={**headers, "Connection": "close"}, allow_redirects=False
         )
+
+
+@dataclass(slots=True)
+class _Sent:
+    """How a request was sent."""
+
+    on_kept_connection: bool = False
+
+
+def _noting_reuse() -> aiohttp.TraceConfig:
+    """Notes in the `_Sent` of a request that its connection had served another one."""
+
+    async def note(_: aiohttp.ClientSession, context: Any, __: Any) -> None:
+        sent = context.trace_request_ctx
+        if isinstance(sent, _Sent):
+            sent.on_kept_connection = True
+
+    config = aiohttp.TraceConfig()
+    config.on_connection_reuseconn.append(note)
+    config.freeze()
+    return config
 
 
 def _record_event(event: bytes, arrived_s: float, state: _StreamState) -> None:

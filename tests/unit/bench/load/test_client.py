@@ -239,3 +239,7 @@ async def test_a_request_on_a_connection_that_the_server_closed_is_sent_again(
         closing.answers = False
         assert (await client.send(spec, 0.0, 0.0)).outcome is RequestOutcome.CONNECTION
         assert closing.num_received == 6
+        async with aiohttp.ClientSession() as fresh:
+            client = StreamingClient(fresh, URL(f"http://127.0.0.1:{port}"), None, 60.0)
+            assert (await client.send(spec, 0.0, 0.0)).outcome is RequestOutcome.CONNECTION
+        assert closing.num_received == 7
