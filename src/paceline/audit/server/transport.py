@@ -14,8 +14,8 @@ _NUM_TRIES = 4
 _RETRIED = (429, 502, 503)
 _RETRY_S = 0.5
 _MAX_ERROR_CHARS = 300
-_OVERLOADED = (429, 503)
-"""Statuses of a server, or of a gateway without a server, that did not begin with the request."""
+_OF_OTHERS = (429, 502, 503, 504)
+"""Statuses of an overloaded server, and of a proxy whose server is away: anything may be why."""
 _REFUSALS = (400, 404, 422, 501)
 """Statuses of a server that does not support what a request asks."""
 
@@ -30,6 +30,8 @@ class ServerError(Exception):
         """Of the completion that failed."""
         self.url: str | None = None
         """Of the server that failed on it."""
+        self.is_timeout = False
+        """The answer took too long, as it may on a server that is busy or hangs."""
         self.was_sent = True
         """False: no connection could be made, so an earlier request may have ended the server."""
         self.was_alone = False
@@ -38,7 +40,8 @@ class ServerError(Exception):
     @property
     def may_have_ended_it(self) -> bool:
         """Whether this request, and no other, may have ended a server that answers no more."""
-        return self.was_alone and self.was_sent and self.status not in _OVERLOADED
+        is_sent = self.was_sent and not self.is_timeout
+        return self.was_alone and is_sent and self.status not in _OF_OTHERS
 
     @property
     def is_refusal(self) -> bool:
@@ -122,9 +125,9 @@ class HttpTransport:
                     data = await response.read()
                     status = response.status
             except TimeoutError:
-                raise ServerError(
-                    f"{url} did not answer within {self._timeout.total:g} s"
-                ) from None
+                failure = ServerError(f"{url} did not answer within {self._timeout.total:g} s")
+                failure.is_timeout = True
+                raise failure from None
             except (aiohttp.ClientError, OSError) as error:
                 failure = ServerError(f"cannot reach {url}: {error}")
                 failure.was_sent = not isinstance(error, aiohttp.ClientConnectorError)
