@@ -190,11 +190,12 @@ async def test_an_end_under_several_requests_is_looked_for_one_at_a_time(
     assert document["greedy"]["is_finished"]
 
 
-@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize("status", [429, 502, 503, 504, None])
 async def test_an_overloaded_server_is_not_said_to_have_ended(
-    status: int, quick_restarts: AuditConfig
+    status: int | None, quick_restarts: AuditConfig
 ) -> None:
-    """As a gateway whose only engine restarts for another reason: nothing is blamed."""
+    """As a gateway whose only engine restarts for another reason: nothing is blamed. None is a
+    timeout."""
 
     class Away(SimulatedTransport):
         num_refused = 0
@@ -202,7 +203,9 @@ async def test_an_overloaded_server_is_not_said_to_have_ended(
         async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
             if 0 < self.num_refused < 4 or (body.get("seed") is not None and not self.num_refused):
                 self.num_refused += 1
-                raise ServerError("no engine is ready", status)
+                error = ServerError("no engine is ready", status)
+                error.is_timeout = status is None
+                raise error
             return await super().post(path, body)
 
     audit = Audit(Server(Away(), url="http://m"), quick_restarts)
