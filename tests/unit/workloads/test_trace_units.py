@@ -55,6 +55,7 @@ def dues(trace: Trace) -> list[float | None]:
         (at([UNIX * 10**9, UNIX * 10**9 + 1_500_000_000, (UNIX + 3) * 10**9], LENGTHS), None, "ns"),
         (at([UNIX, UNIX + 1.5, UNIX + 3], {**LENGTHS, **BAILIAN}), "Qwen-Bailian", "s"),
         (at([UNIX, UNIX + 1.5, UNIX + 3], {"prompt": "a"}), None, "s"),
+        (at([UNIX * 1000 + n for n in (0, 1500, 3000)], BLOCKS), "Mooncake", "ms"),
     ],
 )
 def test_every_unit_gives_the_recorded_times(
@@ -97,6 +98,15 @@ def test_a_unit_that_nothing_states_is_asked_for(
     [
         # A copy of Mooncake's form in seconds: 1,000 requests/s.
         (at([0, 1, 2, 3], BLOCKS), r"read in ms, as in the traces of Mooncake.* in 0\.003 s, 1000"),
+        # The same with one request in 12 s, for an hour: 83 requests/s.
+        (at([*range(0, 3600, 12)], BLOCKS), r"read in ms, as in .* Mooncake.* in 3\.588 s, 83"),
+        # A slice of a trace in milliseconds, with the first request after 11 days.
+        (
+            at([1_000_000_000 + 250 * n for n in range(300)], BLOCKS),
+            r"in ms in .* Mooncake, but .* 1000000000, is Unix time in s.* take 74\.75 s if they "
+            r"are ms, or 7\.475e\+04 s if they are s; give the unit",
+        ),
+        (at([UNIX * 1000, UNIX * 1000 + 1500], {**LENGTHS, **BAILIAN}), "is Unix time in ms"),
         # A copy of BurstGPT's form in milliseconds: one request in 20 minutes.
         (
             at([0, 1_200_000, 2_400_000], {"Request tokens": 9, "Response tokens": 2}, "Timestamp"),
