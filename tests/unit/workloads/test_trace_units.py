@@ -188,8 +188,10 @@ def test_requests_without_tokens_are_left_out_and_counted(
 ) -> None:
     kept = at([10, 12], {"Request tokens": 9.0, "Response tokens": 3}, name)
     trace = load(tmp_path, [*at([5], fields, name), *kept, *at([13], fields, name)])
-    assert dues(trace) == [0.0, 2.0]
     assert trace.num_left_out == 2
+    # What is left out also took its time.
+    assert dues(trace) == [5.0, 7.0]
+    assert trace.duration_s == 8.0
 
 
 @pytest.mark.parametrize(
