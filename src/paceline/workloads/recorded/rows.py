@@ -159,7 +159,7 @@ def _read_time(fields: FieldReader, name: str) -> tuple[float | None, float | No
 def _read_blocks(fields: FieldReader) -> tuple[int, ...]:
     blocks = fields.raw("hash_ids") or []
     if isinstance(blocks, str):  # a cell of a table
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError, RecursionError):
             blocks = json.loads(blocks)
     if not isinstance(blocks, list) or not all(type(block) is int for block in blocks):
         raise fields.error(f"hash_ids is {blocks!r}; it must be a list of whole numbers")
