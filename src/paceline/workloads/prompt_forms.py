@@ -79,7 +79,7 @@ def _find_form(item: Mapping[str, Any]) -> PromptForm | None:
 def read_conversation(fields: FieldReader, default_task: str) -> Prompt | None:
     """ShareGPT: the messages of the user are the turns of a session; answers are generated anew.
 
-    A recorded answer only limits the length of the new one.
+    A recorded answer only limits the length of the new one; an empty one does not.
     """
     name = "conversations" if "conversations" in fields else "conversation"
     items = fields.raw(name)
@@ -99,7 +99,7 @@ def read_conversation(fields: FieldReader, default_task: str) -> Prompt | None:
             else:
                 questions.append(text)
                 limits.append(None)
-        elif role == "assistant" and last == "user":
+        elif role == "assistant" and last == "user" and text.strip():
             limits[-1] = max(1, -(-len(text.encode()) // _BYTES_PER_TOKEN))
         last = role if text.strip() else last
     if not questions:

@@ -158,3 +158,9 @@ def test_no_other_text_is_sent_in_place_of_messages_or_prompt(
 ) -> None:
     with pytest.raises(WorkloadError, match=f"{unknown} is unknown; allowed fields are messages"):
         load_prompt_file(write(tmp_path, {**own, **other}))
+
+
+@pytest.mark.parametrize("answer", ["", "\n"])
+def test_an_empty_recorded_answer_is_no_limit(tmp_path: Path, answer: str) -> None:
+    (session,) = load_prompt_file(write(tmp_path, said(("human", "a"), ("gpt", answer))))
+    assert session.max_tokens is None

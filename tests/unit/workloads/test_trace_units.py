@@ -219,3 +219,15 @@ def test_texts_of_aiperf_are_sent_as_they_are(tmp_path: Path, fields: dict[str, 
     prompt = trace.entries[0].prompt(0, None)
     assert prompt.messages == ({"role": "user", "content": "a"},)
     assert prompt.max_tokens == 7
+
+
+@pytest.mark.parametrize("name", ["text_input", "text"])
+def test_the_limit_beside_a_text_counts_and_unknown_fields_are_refused(
+    tmp_path: Path, name: str
+) -> None:
+    row = {"timestamp": 5, "type": "mooncake_trace", "max_tokens": 7, name: "a"}
+    assert load(tmp_path, [row]).entries[0].prompt(0, None).max_tokens == 7
+    with pytest.raises(WorkloadError, match=r"line 1: max_token is unknown.*max_tokens"):
+        load(tmp_path, [{"timestamp": 5, "max_token": 7, name: "a"}])
+    with pytest.raises(WorkloadError, match="line 1: image is unknown"):
+        load(tmp_path, [{"timestamp": 5, "image": "x.png", name: "a"}])
