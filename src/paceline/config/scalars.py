@@ -17,6 +17,7 @@ _ORIGIN = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<host>[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\])"
     r"(:(?P<port>[1-9][0-9]{0,4}))?"
 )
+_MAX_PORT = 65_535
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
@@ -74,7 +75,7 @@ def _canonical_origin(origin: str) -> str:
     match = _ORIGIN.fullmatch(origin)
     if origin == "*":
         return origin
-    if match is None:
+    if match is None or int(match["port"] or 0) > _MAX_PORT:
         raise ValueError(
             f"it lists {origin[:100]!r}; list origins such as https://chat.example or "
             "http://localhost:3000 (scheme, host and port, with nothing after them), or * for all"

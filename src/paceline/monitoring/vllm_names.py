@@ -68,6 +68,7 @@ _ALSO_OF_ROUTERS = frozenset(
     )
 )  # fmt: skip
 """Former names that vLLM production-stack's router still shows, of what it read from engines."""
+_OF_ROUTERS = _ALSO_OF_ROUTERS | {"num_requests_running", "num_requests_waiting"}
 
 
 def family_of(name: str) -> str:
@@ -96,6 +97,16 @@ def is_of_vllm(name: str, shown: Collection[str], *, among_router_names: bool = 
         return False
     known = PRESENT | FORMER.keys() | {family_of(one) for one in shown if one.startswith(PREFIX)}
     return family in known or nearest(family, known, _MISSPELT) is not None
+
+
+def are_of_an_engine(shown: Collection[str]) -> bool:
+    """Whether a page with these names is an engine's: it has one that routers do not have.
+
+    >>> are_of_an_engine(["vllm:num_requests_running", "vllm:current_qps"])
+    False
+    """
+    own = (PRESENT | FORMER.keys()) - _OF_ROUTERS
+    return any(name.startswith(PREFIX) and family_of(name) in own for name in shown)
 
 
 def replacement_of(name: str) -> str | None:

@@ -174,6 +174,8 @@ def _replica(supervisor: EngineSupervisor) -> Replica:
         reason=supervisor.status.reason,
         control_socket=supervisor.command.control_socket,
         max_model_len=supervisor.status.max_model_len,
+        # From the start: the gateway reads the engine's own list only with its load.
+        other_models=dict.fromkeys(supervisor.command.aliases, supervisor.status.max_model_len),
         num_restarts=supervisor.status.num_restarts,
         num_planned_restarts=supervisor.status.num_planned_restarts,
         revision=supervisor.status.revision,

@@ -8,6 +8,9 @@ from typing import Any
 
 from paceline.near_names import did_you_mean
 
+MAX_COUNT = 10_000_000
+"""Of tokens or requests: more than any model's context, and than one machine can send."""
+
 
 class WorkloadError(Exception):
     """A workload cannot be used. The message says what was found and what is allowed."""
@@ -72,7 +75,7 @@ class FieldReader:
         return value
 
     def count(self, name: str, lowest: int = 1) -> int | None:
-        """A whole number of at least `lowest`; 8.0 is one, as some tools write it."""
+        """A whole number from `lowest` to `MAX_COUNT`; 8.0 is one, as some tools write it."""
         value = self._item.get(name)
         if value is None:
             return None
@@ -82,6 +85,8 @@ class FieldReader:
             raise self.error(f"{name} is {value!r}; it must be a whole number")
         if value < lowest:
             raise self.error(f"{name} is {value}; it must be at least {lowest}")
+        if value > MAX_COUNT:
+            raise self.error(f"{name} is {value}; it must be at most {MAX_COUNT:,}")
         return value
 
     def number(

@@ -53,7 +53,7 @@ def read_any_prompt(item: object, where: str, default_task: str) -> Prompt | Non
     ({'role': 'user', 'content': 'Why?'},)
     """
     if isinstance(item, dict):
-        form = next((form for form in FORMS if form.is_of(item)), None)
+        form = _find_form(item)
         if form is not None:
             return form.read(FieldReader(item, where), default_task)
         if item and not {"messages", "prompt"} & item.keys():
@@ -64,10 +64,22 @@ def read_any_prompt(item: object, where: str, default_task: str) -> Prompt | Non
     return parse_prompt(item, where, default_task)
 
 
+def _find_form(item: Mapping[str, Any]) -> PromptForm | None:
+    """The public form of a record; None for Paceline's own, which has `messages` or a `prompt`.
+
+    Other texts beside these are not the prompt. vLLM's `custom` form alone has a `prompt`.
+    """
+    if item.get("messages") is not None:
+        return None
+    if item.get("prompt") is not None:
+        return _VLLM_CUSTOM if _VLLM_CUSTOM.is_of(item) else None
+    return next((form for form in FORMS if form.is_of(item)), None)
+
+
 def read_conversation(fields: FieldReader, default_task: str) -> Prompt | None:
     """ShareGPT: the messages of the user are the turns of a session; answers are generated anew.
 
-    A recorded answer only limits the length of the new one.
+    A recorded answer only limits the length of the new one; an empty one does not.
     """
     name = "conversations" if "conversations" in fields else "conversation"
     items = fields.raw(name)
@@ -87,7 +99,7 @@ def read_conversation(fields: FieldReader, default_task: str) -> Prompt | None:
             else:
                 questions.append(text)
                 limits.append(None)
-        elif role == "assistant" and last == "user":
+        elif role == "assistant" and last == "user" and text.strip():
             limits[-1] = max(1, -(-len(text.encode()) // _BYTES_PER_TOKEN))
         last = role if text.strip() else last
     if not questions:
@@ -186,15 +198,14 @@ def _session(texts: list[str], task: str) -> Prompt | None:
 
 def _has_turns(item: Mapping[str, Any], kind: type) -> bool:
     turns = item.get("turns")
-    return (
-        "messages" not in item
-        and "prompt" not in item
-        and isinstance(turns, list)
-        and bool(turns)
-        and all(isinstance(turn, kind) for turn in turns)
-    )
+    return isinstance(turns, list) and bool(turns) and all(isinstance(turn, kind) for turn in turns)
 
 
+_VLLM_CUSTOM = PromptForm(
+    "vLLM custom",
+    lambda item: isinstance(item.get("prompt"), str) and "output_tokens" in item,
+    _read_custom,
+)
 FORMS = (
     PromptForm(
         "ShareGPT",
@@ -209,10 +220,6 @@ FORMS = (
     ),
     PromptForm("OpenAI batch", lambda item: isinstance(item.get("body"), dict), _read_batch_line),
     PromptForm("Alpaca, Dolly", lambda item: "instruction" in item, _read_instruction),
-    PromptForm(
-        "vLLM custom",
-        lambda item: isinstance(item.get("prompt"), str) and "output_tokens" in item,
-        _read_custom,
-    ),
+    _VLLM_CUSTOM,
 )
 """In the order in which a record is tried."""

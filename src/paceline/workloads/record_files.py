@@ -27,6 +27,8 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 _DELIMITERS = (",", ";", "\t")
+_NOT_JSON = (ValueError, RecursionError)
+"""Raised for a text that is not JSON, or that nests too deep to be read."""
 _TEXT_COLUMNS = ("prompt", "task", "category", "session_id")
 """Columns of a table whose cells are texts even where they look like numbers."""
 
@@ -72,7 +74,7 @@ def _json_records(text: str, path: Path) -> Iterator[Placed]:
     if text.lstrip().startswith("["):
         try:
             items = json.loads(text)
-        except ValueError:
+        except _NOT_JSON:
             items = None  # One array per line, or broken: the lines say which.
         if isinstance(items, list):
             yield from ((f"{path}, item {n}", item) for n, item in enumerate(items, start=1))
@@ -87,15 +89,16 @@ def _json_records(text: str, path: Path) -> Iterator[Placed]:
     for number, line in lines:
         where = f"{path}, line {number}"
         try:
-            yield where, json.loads(line)
-        except ValueError as error:
+            value = json.loads(line)
+        except _NOT_JSON as error:
             raise WorkloadError(f"{where} is not JSON: {error}") from error
+        yield where, value
 
 
 def _is_json(text: str) -> bool:
     try:
         json.loads(text)
-    except ValueError:
+    except _NOT_JSON:
         return False
     return True
 
@@ -109,7 +112,7 @@ def _values_in_a_row(text: str) -> list[object] | None:
             continue
         try:
             value, start = decoder.raw_decode(text, start)
-        except ValueError:
+        except _NOT_JSON:
             return None
         values.append(value)
     return values
@@ -122,7 +125,14 @@ def _table_rows(text: str, path: Path) -> Iterator[Placed]:
         io.StringIO(text.lstrip(), newline=""), delimiter=delimiter, skipinitialspace=True
     )
     skipped = text[: len(text) - len(text.lstrip())].count("\n")
-    for row in rows:
+    while True:
+        try:
+            row = next(rows, None)
+        except csv.Error as error:
+            where = f"{path}, line {rows.reader.line_num + skipped}"
+            raise WorkloadError(f"{where} is not a row of a table: {error}") from error
+        if row is None:
+            return
         yield (
             f"{path}, line {rows.line_num + skipped}",
             {
@@ -135,9 +145,9 @@ def _table_rows(text: str, path: Path) -> Iterator[Placed]:
 
 def _read_cell(text: str) -> str | int | float | None:
     """A whole number, else a finite number, else the text; None for an empty cell."""
-    if text.isdecimal():
-        return int(text)
     try:
+        if text.isdecimal():
+            return int(text)
         number = float(text)
     except ValueError:
         return text or None

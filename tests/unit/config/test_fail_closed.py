@@ -161,6 +161,10 @@ WRONG_TYPE = {
     "an empty host": ("server: {allowed_hosts: ['']}", "it lists ''"),
     "an origin with a path": ("server: {allowed_origins: ['https://a.example/']}", "nothing after"),
     "an origin without a scheme": ("server: {allowed_origins: [a.example]}", "scheme, host"),
+    "an origin with a port that none is": (
+        "server: {allowed_origins: ['http://a.example:99999']}",
+        "it lists 'http://a.example:99999'",
+    ),
     "a pattern of origins": ("server: {allowed_origins: ['https://*.example']}", "or * for all"),
     "a boolean in an entry": ("replicas: [{url: 'http://a:1', max_in_flight: true}]", "a number"),
 }

@@ -236,7 +236,7 @@ def test_the_key_is_sent_and_not_written(tmp_path: Path) -> None:
         ({"/metrics": (200, b"node_load1 0.5\n")}, "no metric of vLLM or Paceline"),
         (
             {"/metrics": (200, b'vllm:num_requests_running{server="a"} 1\nvllm:current_qps 2\n')},
-            "no metric of an engine (such as vllm:generation_tokens_total): it is of a router",
+            "no metric that only an engine has (such as vllm:generation_tokens_total)",
         ),
         ({}, "answered with status 404"),
         (

@@ -157,6 +157,14 @@ def test_calls_without_tokens_are_left_out_and_counted(tmp_path: Path) -> None:
             tracelab("a", 0, ("text", "noon"), input_tokens_total=1),
             "event: timestamp is 'noon'; it must be a date",
         ),
+        (
+            {"session_id": "a", "turns": [{"llm_calls": 3}]},
+            "line 1: llm_calls is 3; it must be a list",
+        ),
+        (
+            {"session_id": "a", "input_tokens_total": 1, "timing_events": 5},
+            "line 1: timing_events is 5; it must be a list",
+        ),
     ],
 )
 def test_a_bad_record_of_an_agent_is_refused(

@@ -28,6 +28,7 @@ def test_absent_and_null_fields_are_none() -> None:
         (lambda f: f.word("empty"), "here: empty is ''; it must be a non-empty string"),
         (lambda f: f.count("x"), "here: x is 1.5; it must be a whole number"),
         (lambda f: f.count("n", lowest=5), "here: n is 3; it must be at least 5"),
+        (lambda f: f.count("many"), "here: many is 10000001; it must be at most 10,000,000"),
         (lambda f: f.number("yes"), "here: yes is True; it must be a number"),
         (lambda f: f.number("nan"), "here: nan is nan; it must be a finite number"),
         (lambda f: f.number("n", above=3), "here: n is 3; it must be above 3"),
@@ -39,6 +40,7 @@ def test_absent_and_null_fields_are_none() -> None:
 )
 def test_wrong_fields_are_refused(read: Callable[[FieldReader], object], message: str) -> None:
     item = {"n": 3, "x": 1.5, "empty": "", "yes": True, "nan": float("nan"), "none": []}
+    item["many"] = 10_000_001
     with pytest.raises(WorkloadError, match=message):
         read(FieldReader(item, "here"))
 

@@ -141,3 +141,26 @@ def test_a_bad_record_of_a_public_form_is_refused(
 ) -> None:
     with pytest.raises(WorkloadError, match=message):
         load_prompt_file(write(tmp_path, item))
+
+
+@pytest.mark.parametrize("own", [{"messages": [user("real")]}, {"prompt": "real"}])
+@pytest.mark.parametrize(
+    ("other", "unknown"),
+    [
+        ({"text": "x"}, "text"),
+        ({"instruction": "sys", "max_tokens": 5}, "instruction"),
+        (said(("human", "x")), "conversations"),
+        ({"body": {"prompt": "x"}}, "body"),
+    ],
+)
+def test_no_other_text_is_sent_in_place_of_messages_or_prompt(
+    tmp_path: Path, own: dict[str, Any], other: dict[str, Any], unknown: str
+) -> None:
+    with pytest.raises(WorkloadError, match=f"{unknown} is unknown; allowed fields are messages"):
+        load_prompt_file(write(tmp_path, {**own, **other}))
+
+
+@pytest.mark.parametrize("answer", ["", "\n"])
+def test_an_empty_recorded_answer_is_no_limit(tmp_path: Path, answer: str) -> None:
+    (session,) = load_prompt_file(write(tmp_path, said(("human", "a"), ("gpt", answer))))
+    assert session.max_tokens is None

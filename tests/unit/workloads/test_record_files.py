@@ -80,3 +80,29 @@ def test_data_in_a_binary_form_is_named(tmp_path: Path) -> None:
     path.write_bytes(b"PAR1\x15\x04")
     with pytest.raises(WorkloadError, match="is a Parquet file; write its rows as JSON lines"):
         read_file(path)
+
+
+def test_a_cell_that_is_too_long_is_refused_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "prompts.csv"
+    path.write_text(f"prompt,task\na,b\n{'x' * 131_073},b\n")
+    with pytest.raises(WorkloadError, match=r"prompts\.csv, line 3 is not a row of a table: field"):
+        values(path)
+
+
+@pytest.mark.parametrize("start", ["", '{"prompt": "a"}\n', '{"prompt":\n'])
+def test_json_that_nests_too_deep_is_refused(tmp_path: Path, start: str) -> None:
+    path = tmp_path / "prompts.json"
+    path.write_text(start + "[" * 200_000)
+    with pytest.raises(WorkloadError, match=r"prompts\.json, line \d is not JSON"):
+        values(path)
+
+
+@pytest.mark.parametrize(
+    ("cell", "name"), [("[" * 100_000, "hash_ids"), ("1" * 5000, "input_length")]
+)
+def test_a_cell_that_cannot_be_read_is_refused(tmp_path: Path, cell: str, name: str) -> None:
+    row = {"at_s": "0", "input_length": "9", "output_length": "2", "hash_ids": "[1]", name: cell}
+    path = tmp_path / "trace.csv"
+    path.write_text(f"{','.join(row)}\n{','.join(row.values())}\n")
+    with pytest.raises(WorkloadError, match=f"line 2: {name} is "):
+        load_trace(path)

@@ -55,6 +55,7 @@ def dues(trace: Trace) -> list[float | None]:
         (at([UNIX * 10**9, UNIX * 10**9 + 1_500_000_000, (UNIX + 3) * 10**9], LENGTHS), None, "ns"),
         (at([UNIX, UNIX + 1.5, UNIX + 3], {**LENGTHS, **BAILIAN}), "Qwen-Bailian", "s"),
         (at([UNIX, UNIX + 1.5, UNIX + 3], {"prompt": "a"}), None, "s"),
+        (at([UNIX * 1000 + n for n in (0, 1500, 3000)], BLOCKS), "Mooncake", "ms"),
     ],
 )
 def test_every_unit_gives_the_recorded_times(
@@ -97,6 +98,15 @@ def test_a_unit_that_nothing_states_is_asked_for(
     [
         # A copy of Mooncake's form in seconds: 1,000 requests/s.
         (at([0, 1, 2, 3], BLOCKS), r"read in ms, as in the traces of Mooncake.* in 0\.003 s, 1000"),
+        # The same with one request in 12 s, for an hour: 83 requests/s.
+        (at([*range(0, 3600, 12)], BLOCKS), r"read in ms, as in .* Mooncake.* in 3\.588 s, 83"),
+        # A slice of a trace in milliseconds, with the first request after 11 days.
+        (
+            at([1_000_000_000 + 250 * n for n in range(300)], BLOCKS),
+            r"in ms in .* Mooncake, but .* 1000000000, is Unix time in s.* take 74\.75 s if they "
+            r"are ms, or 7\.475e\+04 s if they are s; give the unit",
+        ),
+        (at([UNIX * 1000, UNIX * 1000 + 1500], {**LENGTHS, **BAILIAN}), "is Unix time in ms"),
         # A copy of BurstGPT's form in milliseconds: one request in 20 minutes.
         (
             at([0, 1_200_000, 2_400_000], {"Request tokens": 9, "Response tokens": 2}, "Timestamp"),
@@ -178,8 +188,10 @@ def test_requests_without_tokens_are_left_out_and_counted(
 ) -> None:
     kept = at([10, 12], {"Request tokens": 9.0, "Response tokens": 3}, name)
     trace = load(tmp_path, [*at([5], fields, name), *kept, *at([13], fields, name)])
-    assert dues(trace) == [0.0, 2.0]
     assert trace.num_left_out == 2
+    # What is left out also took its time.
+    assert dues(trace) == [5.0, 7.0]
+    assert trace.duration_s == 8.0
 
 
 @pytest.mark.parametrize(
@@ -207,3 +219,15 @@ def test_texts_of_aiperf_are_sent_as_they_are(tmp_path: Path, fields: dict[str, 
     prompt = trace.entries[0].prompt(0, None)
     assert prompt.messages == ({"role": "user", "content": "a"},)
     assert prompt.max_tokens == 7
+
+
+@pytest.mark.parametrize("name", ["text_input", "text"])
+def test_the_limit_beside_a_text_counts_and_unknown_fields_are_refused(
+    tmp_path: Path, name: str
+) -> None:
+    row = {"timestamp": 5, "type": "mooncake_trace", "max_tokens": 7, name: "a"}
+    assert load(tmp_path, [row]).entries[0].prompt(0, None).max_tokens == 7
+    with pytest.raises(WorkloadError, match=r"line 1: max_token is unknown.*max_tokens"):
+        load(tmp_path, [{"timestamp": 5, "max_token": 7, name: "a"}])
+    with pytest.raises(WorkloadError, match="line 1: image is unknown"):
+        load(tmp_path, [{"timestamp": 5, "image": "x.png", name: "a"}])

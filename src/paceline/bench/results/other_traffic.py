@@ -6,7 +6,8 @@ tokens. So in the window of a run that has the server for itself
     accepted tokens + drafts <= output tokens of the run + requests * draft length
 
 where the last term is what a last draft may have beyond the end of its answer. A vLLM also counts
-all tokens that it generated; they equal the run's. More than that belongs to other requests.
+all tokens that it generated; they equal the run's. More than that belongs to other requests, if the
+tokens of all requests of the run are known.
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ class OtherTraffic:
     counted_tokens: int
     """By the server, in the window; at least."""
     own_tokens: int
-    num_unknown: int
-    """Requests of the run whose tokens are not known: they failed, or came without usage."""
 
 
 def find_other_traffic(
-    speculation: Speculation, records: Sequence[RequestRecord]
+    speculation: Speculation, records: Sequence[RequestRecord], *, is_interrupted: bool = False
 ) -> OtherTraffic | None:
-    """What the counters of the window hold beyond the run's requests; None if they hold no more,
-    or do not say.
+    """What the counters of the window hold beyond the run's requests; None if they hold no more.
+
+    None, too, if that is not known: without counters, or when the server may have generated tokens
+    that the run did not count, for requests that failed, were cancelled or came without usage.
     """
     if speculation.generated_tokens is not None:
         counted = speculation.generated_tokens
@@ -45,11 +46,13 @@ def find_other_traffic(
     else:
         return None
     known = [r.output_tokens for r in records if r.is_ok and r.output_tokens is not None]
+    if is_interrupted or len(known) < len(records):
+        return None
     own = sum(known)
     beyond_ends = len(records) * _draft_length(speculation)
     if counted <= own + max(beyond_ends, _TOLERANCE_FRACTION * own):
         return None
-    return OtherTraffic(counted, own, len(records) - len(known))
+    return OtherTraffic(counted, own)
 
 
 def _draft_length(speculation: Speculation) -> int:

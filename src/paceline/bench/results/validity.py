@@ -150,22 +150,17 @@ def judge_lengths(records: Sequence[RequestRecord]) -> Iterator[RunWarning]:
 
 
 def judge_counters(
-    speculation: Speculation, records: Sequence[RequestRecord]
+    speculation: Speculation, records: Sequence[RequestRecord], *, is_interrupted: bool = False
 ) -> Iterator[RunWarning]:
     """A warning about counters that hold the traffic of other clients, too."""
-    other = find_other_traffic(speculation, records)
+    other = find_other_traffic(speculation, records, is_interrupted=is_interrupted)
     if other is None:
         return
     yield RunWarning(
         "other_traffic",
         f"the server's counters include other clients: they hold at least {other.counted_tokens:,} "
-        f"output tokens in the window, of which this run received {other.own_tokens:,}"
-        + (
-            f" ({other.num_unknown} of its requests have unknown tokens)"
-            if other.num_unknown
-            else ""
-        )
-        + ". Acceptance and drafted tokens are those of all of them, and their load is in the "
+        f"output tokens in the window, of which this run received {other.own_tokens:,}. "
+        "Acceptance and drafted tokens are those of all of them, and their load is in the "
         "latencies",
     )
 

@@ -100,7 +100,7 @@ def assemble_result(
         *judge_load([(phase.name, phase.load) for phase in phases], records),
         *judge_figures(summary, intervals),
         *judge_lengths(records),
-        *judge_counters(speculation, records),
+        *judge_counters(speculation, records, is_interrupted=interrupted),
         *_left_out(config, phases),
         *_repeated_prompts(config, phases, records),
         *early_warnings,

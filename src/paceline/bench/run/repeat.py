@@ -16,7 +16,7 @@ from paceline.bench.load.loop_lag import LoopLag, watched_loop
 from paceline.bench.load.records import RequestRecord
 from paceline.bench.results.counters import CounterReading
 from paceline.bench.run.plan import PhasePlan
-from paceline.workloads import RequestSpec, SamplingSettings, build_spec
+from paceline.workloads import Prompt, RequestSpec, SamplingSettings, build_spec
 
 ReadCounters = Callable[[], Awaitable[CounterReading | None]]
 
@@ -57,13 +57,19 @@ class PhaseSource:
         self._phase = phase
         self._sampling = sampling
         self._numbers = itertools.count()
-        self._prompts = itertools.cycle(phase.prompts)
+        self._prompts = _repeated(phase.prompts)
 
     def specs(self) -> Iterator[RequestSpec]:
         """The requests of the next repeat; endless, unless each prompt is sent once."""
         prompts = self._phase.prompts if self._phase.is_once else self._prompts
         for prompt in prompts:
             yield build_spec(prompt, self._sampling, next(self._numbers))
+
+
+def _repeated(prompts: Sequence[Prompt]) -> Iterator[Prompt]:
+    """The prompts again and again, none of them kept, as `itertools.cycle` would."""
+    while prompts:
+        yield from prompts
 
 
 async def run_repeat(

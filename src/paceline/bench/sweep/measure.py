@@ -28,7 +28,8 @@ class SweepStep:
     is_kept: bool
     """Whether the server kept the rate: nothing piled up."""
     served_fraction: float | None
-    """Successful requests that ended during the arrivals / requests that should have."""
+    """Successful requests that ended during the arrivals / requests that should have; None if none
+    should have, so that it is not known whether the rate is kept."""
     result: RunResult
 
 
@@ -85,7 +86,8 @@ async def measure_sweep(
         if rate is None:
             break
         step = await run_step(rate)
-        if is_over(step):
+        # At a lower rate the run is too short, too.
+        if is_over(step) or step.served_fraction is None:
             break
     return _result(steps, 0)
 

@@ -69,13 +69,14 @@ def highest_kept(result: SweepResult) -> float | None:
 
 
 def _lowest_lost(result: SweepResult) -> float | None:
-    return min((s.rate_per_s for s in result.steps if not s.is_kept), default=None)
+    lost = (s.rate_per_s for s in result.steps if not s.is_kept and s.served_fraction is not None)
+    return min(lost, default=None)
 
 
 def _cells(step: SweepStep) -> Iterator[str]:
     summary = step.result.summary
     yield f"{step.rate_per_s:.3g}"
-    yield "yes" if step.is_kept else "no"
+    yield "unknown" if step.served_fraction is None else "yes" if step.is_kept else "no"
     yield _number(summary.requests_per_s, 2)
     yield _number(summary.output_tokens_per_s)
     yield _number(summary.ttft_ms.p50)
@@ -93,10 +94,13 @@ def _cells(step: SweepStep) -> Iterator[str]:
 
 def _lines(result: SweepResult) -> Iterator[str]:
     kept, lost = highest_kept(result), _lowest_lost(result)
-    if kept is None:
+    if kept is None and lost is None:
+        yield "it is not known whether the server keeps any rate"
+    elif kept is None:
         yield f"the server kept none of these rates; the lowest was {lost:.3g} requests/s"
     elif lost is None:
-        yield f"the server kept all of these rates; its limit is above {kept:.3g} requests/s"
+        rates = "all of these rates" if all(s.is_kept for s in result.steps) else f"{kept:.3g}/s"
+        yield f"the server kept {rates}; its limit is above {kept:.3g} requests/s"
     else:
         yield (
             f"the server kept {kept:.3g} requests/s and not {lost:.3g}: above its limit requests "
@@ -105,8 +109,8 @@ def _lines(result: SweepResult) -> Iterator[str]:
     for step in result.steps:
         if step.served_fraction is None:
             yield (
-                f"at {step.rate_per_s:.3g}/s the arrivals ended before a request could, so that it "
-                "is not known whether the server keeps this rate; give a longer --duration"
+                f"--duration is too short: at {step.rate_per_s:.3g}/s the arrivals ended before "
+                "a request could, so it is not known whether the server keeps this rate"
             )
     if result.num_skipped:
         yield f"{result.num_skipped} higher rates were not measured"

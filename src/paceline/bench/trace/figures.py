@@ -84,7 +84,9 @@ def compute_figures(measurement: TraceMeasurement) -> TraceFigures:
         *_run_warnings(measurement, summary),
         *judge_client(summary, client, config.max_dispatch_delay_ms),
         *_acceptance_warnings(measurement, phases),
-        *judge_counters(_whole_window(measurement), records),
+        *judge_counters(
+            _whole_window(measurement), records, is_interrupted=measurement.is_interrupted
+        ),
     ]
     return TraceFigures(
         phases=phases,

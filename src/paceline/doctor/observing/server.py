@@ -15,14 +15,10 @@ from paceline.doctor.errors import DoctorError
 from paceline.doctor.readings.engines import governors_on
 from paceline.doctor.readings.observation import Reading
 from paceline.metrics_page import MetricsPage, PageUnreadable, parse_page
+from paceline.monitoring.vllm_names import are_of_an_engine
 
 MAX_PAGE_BYTES = 16 * 2**20
 """vLLM's page has some hundred kilobytes, a gateway's with 100 replicas below 1 MB."""
-_OF_ENGINES = (
-    "vllm:generation_tokens_total", "vllm:prompt_tokens_total", "vllm:kv_cache_usage_perc",
-    "vllm:gpu_cache_usage_perc", "vllm:cache_config_info",
-)  # fmt: skip
-"""Of which each release of vLLM shows one; routers show none of them."""
 _TIMEOUT = aiohttp.ClientTimeout(total=10)
 
 
@@ -62,12 +58,12 @@ class ObservedServer:
                 f"{page_url} shows no metric of vLLM or Paceline; the metrics of other servers are "
                 "read only through Paceline: give the admin port of a gateway before it"
             )
-        if kind == "vllm" and not any(map(page.has_metric, _OF_ENGINES)):
+        if kind == "vllm" and not are_of_an_engine(page.declared | page.samples.keys()):
             shown = next(name for name in page.samples if name.startswith("vllm:"))
             raise DoctorError(
-                f"{page_url} shows {shown} and no metric of an engine (such as {_OF_ENGINES[0]}): "
-                "it is of a router, or of another program before vLLM. Give the URL of a vLLM "
-                "server that it sends requests to"
+                f"{page_url} shows {shown} and no metric that only an engine has (such as "
+                "vllm:generation_tokens_total): it is of a router, or of another program before "
+                "vLLM. Give the URL of a vLLM server that it sends requests to"
             )
         self.kind = kind
 

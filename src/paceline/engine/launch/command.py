@@ -7,6 +7,7 @@ in a shell.
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import json
 import math
 import sys
@@ -126,8 +127,11 @@ class EngineCommand:
     """The drafter as an operator has given it at run time; None for that of the settings."""
     draft: str = field(init=False)
     """The drafter: the folder or name of the draft model, else the method, else none."""
+    aliases: tuple[str, ...] = field(init=False)
+    """Further ids under which the engine serves its model."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "aliases", _aliases_of(self.arguments))
         object.__setattr__(self, "draft", _draft_of(self.arguments))
 
 
@@ -302,6 +306,14 @@ def _draft_of(arguments: tuple[str, ...]) -> str:
         return text
     named = config if isinstance(config, dict) else {}
     return str(named.get("model") or named.get("method") or text)
+
+
+def _aliases_of(arguments: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the ids after the first one; an engine that was taken over has only its arguments."""
+    if "--served-model-name" not in arguments:
+        return ()
+    ids = arguments[arguments.index("--served-model-name") + 1 :]
+    return tuple(itertools.takewhile(lambda word: not word.startswith("-"), ids))[1:]
 
 
 def _values_of(vllm_args: tuple[str, ...], flags: tuple[str, ...]) -> list[tuple[str, str]]:

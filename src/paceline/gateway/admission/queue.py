@@ -82,7 +82,7 @@ class AdmissionQueue(Generic[C]):
         self._observer = observer
         self._num_waiting_elsewhere = num_waiting_elsewhere
         self._forecasts: dict[NeedsKind, QueueForecast] = {}
-        """By the needs of the requests: the rate of their replicas."""
+        """By the needs of the requests: the rate of their replicas. Least recently used first."""
         self._waiting: WaitingRequests[Slot[C]] = WaitingRequests()
         self._unjudged: set[Slot[C]] = set()
         """Those among them that wait for idle slots of other processes."""
@@ -289,11 +289,15 @@ class AdmissionQueue(Generic[C]):
         self.recheck()
 
     def _forecast(self, kind: NeedsKind) -> QueueForecast:
-        forecast = self._forecasts.get(kind)
+        """The forecast of this kind; a new one replaces the least recently used one, if possible of
+        a kind that has no waiting requests."""
+        forecast = self._forecasts.pop(kind, None)
         if forecast is None:
+            forecast = QueueForecast(self._settings)
             if len(self._forecasts) == _MAX_FORECASTS:
-                del self._forecasts[next(iter(self._forecasts))]
-            forecast = self._forecasts[kind] = QueueForecast(self._settings)
+                idle = (one for one in self._forecasts if not self._waiting.num_requests(one))
+                del self._forecasts[next(idle, next(iter(self._forecasts)))]
+        self._forecasts[kind] = forecast
         return forecast
 
     def _queue_changed(self, by: int, kind: NeedsKind, quotas: Quotas, now_s: float) -> None:

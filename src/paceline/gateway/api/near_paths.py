@@ -24,9 +24,17 @@ def path_not_served(path: str, served: Sequence[str]) -> Problem:
     path = path[:_MAX_CHARS]
     near = nearest_path(path, served)
     hint = f"it serves {', '.join(served)}"
-    if near is not None:
+    if near is not None and _is_below(path, near, served):
+        hint = f"it serves {near}, and nothing below it"
+    elif near is not None:
         hint = f"it serves {near}. The base URL of a client ends in {_ROOT}, once, and in no slash"
     return Problem(404, f"This port does not serve {path!r}; {hint}.", "not_found")
+
+
+def _is_below(path: str, near: str, served: Sequence[str]) -> bool:
+    """Whether a client with the right base URL asks for more than `near`, such as an item of it."""
+    rest = path.removeprefix(f"{near}/")
+    return rest not in ("", path) and nearest_path(rest, served) is None
 
 
 def nearest_path(path: str, served: Sequence[str]) -> str | None:

@@ -55,10 +55,12 @@ def tool_list(kinds: Sequence[str]) -> Check:
     )
 
 
-def check_tools(request: Mapping[str, Any], kinds: Sequence[str]) -> None:
+def check_tools(request: Mapping[str, Any], kinds: Sequence[str], *, has_level: bool) -> None:
     """Raise `Refusal` (400), which names the tool and the field, unless all tools are allowed.
 
-    `kinds` are those of the route; a tool without a type is of the first one.
+    `kinds` are those of the route; a tool without a type is of the first one. With `has_level`, as
+    in a chat, the engine reads a function from the `function` of its tool or choice; without, it
+    ignores that field.
     """
     tools = request.get(FIELD)
     if tools is None:
@@ -66,7 +68,8 @@ def check_tools(request: Mapping[str, Any], kinds: Sequence[str]) -> None:
     if not isinstance(tools, list):
         raise invalid(f"{FIELD} must be a list of tools; got {shown(tools)}.", FIELD)
     _check_kinds(tools, kinds, FIELD)
-    compiled = list(_compiled(_functions(tools), request.get("tool_choice")))
+    functions = list(_functions(tools, has_level))
+    compiled = list(_compiled(functions, request.get("tool_choice"), has_level))
     num_bytes = sum(function.num_bytes for function in compiled)
     if num_bytes > MAX_SCHEMA_BYTES:
         largest = max(compiled, key=lambda function: function.num_bytes)
@@ -126,7 +129,7 @@ def _refused_kind(kind: object, kinds: Sequence[str], path: str) -> Refusal:
     )
 
 
-def _functions(tools: Sequence[Mapping[str, Any]]) -> Iterator[_Function]:
+def _functions(tools: Sequence[Mapping[str, Any]], has_level: bool) -> Iterator[_Function]:
     """Functions and custom tools, also those of namespaces. Custom tools have no parameters."""
     for index, tool in enumerate(tools):
         where = f"{FIELD}[{index}]"
@@ -134,24 +137,28 @@ def _functions(tools: Sequence[Mapping[str, Any]]) -> Iterator[_Function]:
             space = tool.get("name")
             for inner_index, inner in enumerate(tool["tools"]):
                 yield _function(inner, f"{where}.tools[{inner_index}]", f"{space}__")
+        elif has_level and isinstance(tool.get("function"), dict):
+            yield _function(tool["function"], f"{where}.function", "")
         else:
             yield _function(tool, where, "")
 
 
-def _function(tool: Mapping[str, Any], where: str, prefix: str) -> _Function:
-    inner = tool.get("function")  # a chat's functions have a level of their own
-    if isinstance(inner, dict):
-        tool, where = inner, f"{where}.function"
-    name = tool.get("name")
+def _function(function: Mapping[str, Any], where: str, prefix: str) -> _Function:
+    name, strict = function.get("name"), function.get("strict")
     name = name if isinstance(name, str) else ""
-    return _Function(where, name, prefix + name, tool.get("strict") is True, tool.get("parameters"))
+    if strict is not None and not isinstance(strict, bool):  # vLLM reads 1 and "yes" as true
+        path = f"{where}.strict"
+        raise invalid(f"{path} must be true, false or null; got {shown(strict)}.", path)
+    return _Function(where, name, prefix + name, bool(strict), function.get("parameters"))
 
 
-def _compiled(functions: Iterator[_Function], choice: object) -> Iterator[_Function]:
+def _compiled(
+    functions: Sequence[_Function], choice: object, has_level: bool
+) -> Iterator[_Function]:
     """The functions whose parameters the engine compiles with this `tool_choice`."""
     if choice == "none":
         return
-    forced = _forced_name(choice)
+    forced = _forced_name(choice, has_level)
     for function in functions:
         if forced is not None:
             is_compiled = forced in (function.name, function.flat_name)
@@ -161,11 +168,11 @@ def _compiled(functions: Iterator[_Function], choice: object) -> Iterator[_Funct
             yield function
 
 
-def _forced_name(choice: object) -> str | None:
-    """The function that a `tool_choice` names; None where it is a word, or names none, such as a
-    list of allowed tools, which vLLM does not compile."""
-    if not isinstance(choice, dict):
+def _forced_name(choice: object, has_level: bool) -> str | None:
+    """The function that a `tool_choice` names; None where it is a word, or is of another type, such
+    as a list of allowed tools, which vLLM does not compile."""
+    if not isinstance(choice, dict) or choice.get("type", "function") != "function":
         return None
     inner = choice.get("function")
-    name = (inner if isinstance(inner, dict) else choice).get("name")
+    name = (inner if has_level and isinstance(inner, dict) else choice).get("name")
     return name if isinstance(name, str) else None

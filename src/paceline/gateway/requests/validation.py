@@ -66,7 +66,7 @@ def check_request(
         if name not in granted:
             _check_field(route, name, value, settings)
     if route.tool_kinds and "tools" not in granted:
-        check_tools(request, route.tool_kinds)
+        check_tools(request, route.tool_kinds, has_level=route is CHAT)
     if "prompt_logprobs" not in granted:
         _refuse_hidden_prompt_logprobs(route, request)
     model = request.get("model")

@@ -110,7 +110,7 @@ def _copilot_rows(fields: FieldReader, number: int) -> Iterator[Placed]:
     """GitHub Copilot's sessions of 2026, published with the Azure traces."""
     calls: list[_Call] = []
     for turn in fields.raw("turns"):
-        for item in turn.get("llm_calls") or []:
+        for item in _read_list(FieldReader(turn, fields.where), "llm_calls"):
             call = FieldReader(item, f"{fields.where}, call {len(calls) + 1}")
             tokens = FieldReader(call.raw("tokens") or {}, f"{call.where}, tokens")
             at = call.text("timestamp")
@@ -137,9 +137,20 @@ def _holds_calls(turns: object) -> bool:
     )
 
 
+def _read_list(fields: FieldReader, name: str) -> list[Any]:
+    """The items of a list; none if it is absent or null."""
+    items = fields.raw(name)
+    if items is not None and not isinstance(items, list):
+        raise fields.error(f"{name} is {items!r}; it must be a list")
+    return items or []
+
+
 def _tracelab_call(fields: FieldReader) -> _Call | None:
     """A round of TraceLab; None without a time, which leaves its place in the session open."""
-    events = [FieldReader(e, f"{fields.where}, event") for e in fields.raw("timing_events") or []]
+    events = [
+        FieldReader(event, f"{fields.where}, event")
+        for event in _read_list(fields, "timing_events")
+    ]
     times = {
         is_input: [
             (_seconds(event, at), at)

@@ -35,6 +35,7 @@ def load_trace(
 ) -> Trace:
     """The requests of a file of JSON or of a table with a header.
 
+    Times count from the first record, and the duration to the last, whether or not they are sent.
     `unit` is that of times that are numbers, and `block_tokens` what each of `hash_ids` stands for;
     None: what the file's form states. Raises WorkloadError for a bad record, and for times whose
     unit is not known.
@@ -56,18 +57,17 @@ def load_trace(
         raise WorkloadError(
             f"{path}: none of its {len(rows)} requests has both input and output tokens"
         )
-    due_s = [row.due_s(scale) for row in kept]
-    times = [moment for moment in due_s if moment is not None]
+    times = [moment for row in rows if (moment := row.due_s(scale)) is not None]
     first_s = min(times, default=0.0)
     delay_scale = (unit or TimeUnit.MS).value
     entries = [
         dataclasses.replace(
             row.entry,
-            due_s=None if moment is None else (moment - first_s) / speed,
+            due_s=None if (due_s := row.due_s(scale)) is None else (due_s - first_s) / speed,
             think_s=None if (think_s := row.pause_s(delay_scale)) is None else think_s / speed,
             block_tokens=row.entry.block_tokens or block_tokens,
         )
-        for row, moment in zip(kept, due_s, strict=True)
+        for row in kept
     ]
     return Trace(
         entries=tuple(_sessions(kept, entries, has_times=bool(times))),

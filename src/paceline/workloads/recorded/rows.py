@@ -28,6 +28,9 @@ _OUTPUT_NAMES = tuple(
     dict.fromkeys(["output_tokens", "completion_tokens", *(form.output for form in FORMS)])
 )
 _SESSION_FIELDS = ("session_id", "delay", "think_s")
+_TEXT_FIELDS = ("max_tokens", "output_length", "input_length", "hash_ids", "type")
+"""Beside a text in AIPerf's form. The text decides its own length and what it shares with others;
+`type` names the form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +130,9 @@ def _read_recorded(fields: FieldReader) -> Prompt | None:
         return read_prompt(fields, TRACE_TASK)
     for name in ("text_input", "text"):
         if name in fields:
+            fields.refuse_unknown((name, *_TEXT_FIELDS, *_TIME_NAMES, *_SESSION_FIELDS))
             message = {"role": "user", "content": fields.word(name)}
-            return Prompt(TRACE_TASK, (message,), None, None)
+            return Prompt(TRACE_TASK, (message,), None, fields.count("max_tokens"))
     if "payload" in fields:
         body = FieldReader(fields.raw("payload"), f"{fields.where}, payload")
         known = {name: body.raw(name) for name in PROMPT_FIELDS if name in body and name != "model"}
@@ -159,7 +163,7 @@ def _read_time(fields: FieldReader, name: str) -> tuple[float | None, float | No
 def _read_blocks(fields: FieldReader) -> tuple[int, ...]:
     blocks = fields.raw("hash_ids") or []
     if isinstance(blocks, str):  # a cell of a table
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError, RecursionError):
             blocks = json.loads(blocks)
     if not isinstance(blocks, list) or not all(type(block) is int for block in blocks):
         raise fields.error(f"hash_ids is {blocks!r}; it must be a list of whole numbers")

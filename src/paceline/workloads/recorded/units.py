@@ -12,11 +12,10 @@ from collections.abc import Sequence
 from paceline.workloads.fields import WorkloadError
 from paceline.workloads.recorded.forms import TimeUnit, TraceForm
 
-MAX_RATE_PER_S = 100.0
-"""Mean rate above which the stated unit is doubted. The busiest public trace, Azure's of a week in
-2024, has 36 requests/s; a trace in seconds that is read as milliseconds has 50/s from 0.05/s on."""
+MAX_UNIX_RATE_PER_S = 100.0
+"""Mean rate above which it is doubted that times are Unix time; a form states its own limit."""
 MIN_RATE_PER_S = 0.001
-"""Mean rate below which it is doubted: one request in 17 minutes."""
+"""Mean rate below which a unit is doubted: one request in 17 minutes."""
 _YEAR_2000_S = 946_684_800
 _YEAR_2100_S = 4_102_444_800
 _ADVICE = "give the unit with --trace-unit (s, ms, us or ns)"
@@ -27,29 +26,32 @@ def decide_unit(
 ) -> TimeUnit:
     """The unit of these times, all numbers of the field `time_name`.
 
-    Raises WorkloadError, which begins with `where`, when the form states no unit or the duration
-    speaks against it.
+    Raises WorkloadError, which begins with `where`, when the form states no unit, or when the
+    duration or a Unix time in another unit speaks against it.
     """
     if min(times) == max(times):
         return TimeUnit.S  # All at once, in any unit.
     unit = unix_unit(min(times))
     if form is not None and form.has_whole_times and any(time != int(time) for time in times):
         form = None
-    source = "as Unix time"
-    if unit is None:
-        if form is None or form.unit is None:
-            readings = ", or ".join(
-                f"{_duration(times, unit)} if they are {unit.label}"
-                for unit in (TimeUnit.S, TimeUnit.MS)
-            )
+    source, max_rate_per_s = "as Unix time", MAX_UNIX_RATE_PER_S
+    if form is not None and form.unit is not None:
+        if unit is not None and unit is not form.unit:
             raise WorkloadError(
-                f"{where}: {time_name} is a number, and nothing in the file states its unit. Its "
-                f"{len(times)} requests take {readings}; {_ADVICE}, or name the field at_s and "
-                "give seconds"
+                f"{where}: {time_name} is in {form.unit.label} in the traces of {form.name}, but "
+                f"its first value, {min(times):.15g}, is Unix time in {unit.label}. Its "
+                f"{len(times)} requests take {_readings(times, (form.unit, unit))}; {_ADVICE}"
             )
-        unit = form.unit
+        unit, max_rate_per_s = form.unit, form.max_rate_per_s
         source = f"as in the traces of {form.name}"
-    _check_rate(times, unit, f"{where}: read in {unit.label}, {source}, {time_name}")
+    if unit is None:
+        raise WorkloadError(
+            f"{where}: {time_name} is a number, and nothing in the file states its unit. Its "
+            f"{len(times)} requests take {_readings(times, (TimeUnit.S, TimeUnit.MS))}; {_ADVICE}, "
+            "or name the field at_s and give seconds"
+        )
+    what = f"{where}: read in {unit.label}, {source}, {time_name}"
+    _check_rate(times, unit, max_rate_per_s, what)
     return unit
 
 
@@ -64,15 +66,19 @@ def unix_unit(first: float) -> TimeUnit | None:
     return next(units, None)
 
 
-def _check_rate(times: Sequence[float], unit: TimeUnit, what: str) -> None:
+def _check_rate(times: Sequence[float], unit: TimeUnit, max_rate_per_s: float, what: str) -> None:
     duration_s = (max(times) - min(times)) * unit.value
     rate = (len(times) - 1) / duration_s
-    if not MIN_RATE_PER_S <= rate <= MAX_RATE_PER_S:
+    if not MIN_RATE_PER_S <= rate <= max_rate_per_s:
         raise WorkloadError(
             f"{what} gives {len(times)} requests in {_duration(times, unit)}, {rate:.4g} "
             f"requests/s on average, which a recording hardly has (allowed: {MIN_RATE_PER_S:g} to "
-            f"{MAX_RATE_PER_S:g}); {_ADVICE} to confirm it or to set another"
+            f"{max_rate_per_s:g}); {_ADVICE} to confirm it or to set another"
         )
+
+
+def _readings(times: Sequence[float], units: Sequence[TimeUnit]) -> str:
+    return ", or ".join(f"{_duration(times, unit)} if they are {unit.label}" for unit in units)
 
 
 def _duration(times: Sequence[float], unit: TimeUnit) -> str:

@@ -38,8 +38,8 @@ def found(
 
 def test_drafts_that_yield_more_tokens_than_the_run_received_are_of_others() -> None:
     """2,898 drafted in 966 drafts of 3, of which 400 were accepted: 1,366 output tokens."""
-    assert found(2898, 400, 966) == OtherTraffic(1366, 160, 0)
-    assert found(2898, 400) == OtherTraffic(400, 160, 0)
+    assert found(2898, 400, 966) == OtherTraffic(1366, 160)
+    assert found(2898, 400) == OtherTraffic(400, 160)
 
 
 @pytest.mark.parametrize(
@@ -60,26 +60,39 @@ def test_a_run_that_has_the_server_for_itself_is_alone(
 def test_the_draft_length_is_that_of_the_counters_by_position() -> None:
     """165 tokens with 8 requests: within the ends of drafts of 2, beyond those of none."""
     assert found(200, 100, 65, (60, 40)) is None
-    assert found(0, 165, 0) == OtherTraffic(165, 160, 0)
+    assert found(0, 165, 0) == OtherTraffic(165, 160)
 
 
 def test_generated_tokens_count_where_the_server_reports_them() -> None:
     """They show other clients also where little was drafted."""
     assert found(240, 80, 60, generated=160) is None
-    assert found(240, 80, 60, generated=1000) == OtherTraffic(1000, 160, 0)
-    assert found(0, 0, 0, generated=400) == OtherTraffic(400, 160, 0)
+    assert found(240, 80, 60, generated=1000) == OtherTraffic(1000, 160)
+    assert found(0, 0, 0, generated=400) == OtherTraffic(400, 160)
 
 
 def test_without_counters_nothing_is_known() -> None:
     assert find_other_traffic(unknown_speculation("none"), EIGHT) is None
 
 
-def test_requests_with_unknown_tokens_are_named() -> None:
-    records = [*EIGHT, record(8, error="x", output_tokens=None), record(9, output_tokens=None)]
-    assert found(2898, 400, 966, records=records) == OtherTraffic(1366, 160, 2)
+@pytest.mark.parametrize(
+    "unknown",
+    [
+        # Their tokens are in the counters, and not in those that the run received.
+        [record(8, output_tokens=None)],
+        [record(8, error="x", output_tokens=None)],
+        [record(8, error="x", output_tokens=3)],
+        [record(index, output_tokens=None) for index in range(8, 72)],
+    ],
+)
+def test_with_unknown_tokens_nothing_is_claimed(unknown: list[RequestRecord]) -> None:
+    assert found(2898, 400, 966, generated=1400, records=[*EIGHT, *unknown]) is None
+
+
+def test_the_warning_gives_both_numbers_unless_the_run_was_interrupted() -> None:
+    """Requests that were cancelled have no record, and their tokens are in the counters."""
     counters = SpeculationCounters(2898, 400, 966, None)
     speculation = compare_counters(SpeculationCounters(0, 0, 0, None), counters, "page")
-    (warning,) = judge_counters(speculation, records)
+    (warning,) = judge_counters(speculation, EIGHT)
     assert (warning.id, warning.invalidates) == ("other_traffic", False)
-    assert "1,366 output tokens in the window, of which this run received 160" in warning.message
-    assert "(2 of its requests have unknown tokens)" in warning.message
+    assert "1,366 output tokens in the window, of which this run received 160." in warning.message
+    assert list(judge_counters(speculation, EIGHT, is_interrupted=True)) == []

@@ -11,7 +11,7 @@ import pytest
 from paceline.bench.load.loads import ClosedLoop, OpenLoop, RecordedArrivals
 from paceline.bench.run.config import RunConfig
 from paceline.bench.run.phase_file import PhaseConfig
-from paceline.bench.run.plan import load_run_trace, plan_run
+from paceline.bench.run.plan import TracePrompts, load_run_trace, plan_run
 from paceline.bench.run.repeat import PhaseSource
 from paceline.workloads import FillerText, WorkloadError
 
@@ -77,6 +77,26 @@ def test_repeats_continue_with_the_next_prompts() -> None:
     assert [spec.index for spec in first + second] == list(range(6))
     assert len({spec.body for spec in first + second}) == 6
     assert first[0].request_id == "bench-0-0"
+
+
+def test_prompts_that_repeat_are_not_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Prompts of a trace are made when they are asked for, in each round again."""
+    trace = tmp_path / "trace.jsonl"
+    trace.write_text('{"at_s": 0, "prompt": "a"}\n{"at_s": 1, "prompt": "b"}\n')
+    config = RunConfig(url=URL, concurrency=1, num_requests=5, trace_file=str(trace))
+    (phase,) = plan_run(config, load_run_trace(config), None)
+    asked_for: list[int] = []
+    get = TracePrompts.__getitem__
+
+    def counted(prompts: TracePrompts, number: int) -> object:
+        asked_for.append(number)
+        return get(prompts, number)
+
+    monkeypatch.setattr(TracePrompts, "__getitem__", counted)
+    source = PhaseSource(phase, phase.sampling(config, "m", ""))
+    specs = list(itertools.islice(source.specs(), 5))
+    assert [json.loads(spec.body)["prompt"] for spec in specs] == ["a", "b", "a", "b", "a"]
+    assert [number for number in asked_for if number < 2] == [0, 1, 0, 1, 0]
 
 
 def test_a_trace_begins_anew_in_each_repeat(tmp_path: Path) -> None:

@@ -88,15 +88,15 @@ def run_trace(server: SimulatedServer, tmp_path: Path, text: str, *words: str) -
 
 
 @pytest.mark.parametrize(
-    ("text", "form", "unit", "num_left_out"),
+    ("text", "form", "unit", "duration_s", "num_left_out"),
     [
-        (MOONCAKE, "Mooncake", "ms", 0),
-        (BAILIAN, "Qwen-Bailian", "s", 0),
-        (BURSTGPT, "BurstGPT", "s", 2),
-        (AZURE_2023, "Azure", "date", 0),
-        (AZURE_2024, "Azure", "date", 1),
-        (AZURE_2025, "Azure", "date", 0),
-        (VIDUR, "Vidur", "s", 0),
+        (MOONCAKE, "Mooncake", "ms", 0.5, 0),
+        (BAILIAN, "Qwen-Bailian", "s", 0.5, 0),
+        (BURSTGPT, "BurstGPT", "s", 4.0, 2),
+        (AZURE_2023, "Azure", "date", 0.5, 0),
+        (AZURE_2024, "Azure", "date", 0.99007, 1),
+        (AZURE_2025, "Azure", "date", 0.5, 0),
+        (VIDUR, "Vidur", "s", 0.5, 0),
     ],
 )
 def test_public_traces_are_sent_at_their_pace(
@@ -105,13 +105,14 @@ def test_public_traces_are_sent_at_their_pace(
     text: str,
     form: str,
     unit: str,
+    duration_s: float,
     num_left_out: int,
 ) -> None:
     document = run_trace(threaded_server, tmp_path, text)
     assert document["config"]["trace"] == {
         "form": form,
         "time_unit": unit,
-        "duration_s": pytest.approx(0.5),
+        "duration_s": pytest.approx(duration_s),
         "num_requests": 3,
         "num_sessions": 3,
         "num_left_out": num_left_out,

@@ -79,6 +79,20 @@ def test_without_rates_the_limit_is_searched_for(
     assert max(rates) < 70  # Three chunks of 10 ms.
 
 
+def test_a_search_with_runs_that_are_too_short_ends_and_says_so(
+    threaded_server: SimulatedServer, tmp_path: Path
+) -> None:
+    """Answers take 0.6 s, and at a lower rate 0.3 s would be too short, too."""
+    report = tmp_path / "sweep.json"
+    threaded_server.extra_delay_s = 0.2
+    result = invoke(threaded_server.url, *LENGTHS, "--duration", "0.3", "--json", str(report))
+    document = json.loads(report.read_text())
+    assert [step["served_fraction"] for step in document["steps"]] == [None]
+    assert (document["highest_kept_rate_per_s"], document["lowest_lost_rate_per_s"]) == (None, None)
+    assert "it is not known whether the server keeps any rate" in result.output
+    assert "--duration is too short: at " in result.output
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

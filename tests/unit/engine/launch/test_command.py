@@ -105,7 +105,9 @@ def test_all_ids_of_the_model_follow_the_first_one(tmp_path: Path) -> None:
         speculative_config=None,
         policy="goodput",
     )
-    words = list(render_command(spec, LAYOUT, tmp_path, "engine-0", "some.module").arguments)
+    command = render_command(spec, LAYOUT, tmp_path, "engine-0", "some.module")
+    assert command.aliases == ("assistant", "gpt-4o")
+    words = list(command.arguments)
     at = words.index("--served-model-name")
     assert words[at + 1 : at + 4] == ["m", "assistant", "gpt-4o"]
     assert words[at + 4].startswith("--")

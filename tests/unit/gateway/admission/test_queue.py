@@ -9,8 +9,11 @@ from collections import Counter
 import pytest
 
 from paceline.gateway.admission import Overloaded, RefusalReason
+from paceline.gateway.admission.queue import _MAX_FORECASTS
+from paceline.gateway.requests.needs import Needs
 from paceline.gateway.settings import AdmissionSettings
 from unit.gateway.admission.observed_queue import ObservedQueue
+from unit.gateway.admission.plans import plan
 from unit.gateway.admission.simulated_loop import run_simulated, simulated
 from unit.gateway.conftest import until
 
@@ -239,3 +242,35 @@ def test_three_times_the_load_through_the_real_queue() -> None:
     assert ends["bad Retry-After"] == 0
     assert observed.refused.total() == ends["refused at once"] + ends["refused late"]
     observed.assert_empty()
+
+
+async def test_the_forecast_of_the_kind_that_is_used_most_is_kept() -> None:
+    observed = ObservedQueue(num_slots=1)
+    busy = plan(needs=Needs(model="busy"))
+    for index in range(_MAX_FORECASTS + 10):
+        for one in (busy, plan(needs=Needs(model=f"adapter-{index}"))):
+            async with observed.queue.slot(one, 60.0):
+                pass
+        if index == 0:
+            first = observed.queue._forecast(busy.needs.kind)
+    assert observed.queue._forecast(busy.needs.kind) is first
+    assert len(observed.queue._forecasts) == _MAX_FORECASTS
+
+
+async def test_the_forecast_of_waiting_requests_is_kept() -> None:
+    observed = ObservedQueue(num_slots=1)
+    waiting = plan(needs=Needs(model="waiting"))
+
+    async def wait() -> None:
+        async with observed.queue.slot(waiting, 60.0):
+            pass
+
+    async with observed.full():
+        task = asyncio.create_task(wait())
+        await until(lambda: observed.queue.num_waiting == 1)
+        first = observed.queue._forecasts[waiting.needs.kind]
+        for index in range(_MAX_FORECASTS + 10):
+            observed.queue._forecast(Needs(model=f"adapter-{index}").kind)
+        assert observed.queue._forecasts[waiting.needs.kind] is first
+        assert len(observed.queue._forecasts) == _MAX_FORECASTS
+    await task

@@ -45,6 +45,11 @@ async def test_the_path_that_was_meant_is_found(path: str, meant: str | None) ->
         ("POST", "/v1/v1/chat/completions", "it serves /v1/chat/completions. The base URL"),
         ("POST", "/chat/completions", "it serves /v1/chat/completions. The base URL"),
         ("GET", "/models", "it serves /v1/models. The base URL"),
+        ("GET", "/v1/responses/abc", "it serves /v1/responses, and nothing below it."),
+        ("POST", "/v1/responses/abc/cancel", "it serves /v1/responses, and nothing below it."),
+        ("POST", "/v1/responses/", "it serves /v1/responses. The base URL"),
+        ("POST", "/v1/responses/responses", "it serves /v1/responses. The base URL"),
+        ("POST", "/v1/completions/chat/completions", "The base URL"),
         ("POST", "/v1/rerank", "it serves /v1/chat/completions, /v1/completions, /v1/embeddings"),
     ],
 )

@@ -18,7 +18,7 @@ from unit.gateway.fake_engine import MODEL
 
 def sized_parameters(num_bytes: int) -> dict[str, object]:
     """A schema of this many bytes."""
-    schema = {"type": "object", "title": ""}
+    schema: dict[str, object] = {"type": "object", "title": ""}
     schema["title"] = "x" * (num_bytes - len(json.dumps(schema, separators=(",", ":"))))
     return schema
 
@@ -155,6 +155,42 @@ class TestGrammars:
         assert refused(route, strict)[0] is not None
         check(route, [strict[0], make("b", LARGE, strict=False)])
         check(route, strict, tool_choice="none")
+
+    @pytest.mark.parametrize("strict", [1, 0, 1.0, "true", "no", [], {}])
+    def test_strict_is_a_boolean(self, route: Route, make: Any, strict: object) -> None:
+        param, message = refused(route, [make("a"), make("b", strict=strict)])
+        where = "tools[1].function" if route is CHAT else "tools[1]"
+        assert param == f"{where}.strict"
+        assert "must be true, false or null" in message
+        check(route, [make("a", strict=None)])
+
+    def test_a_named_list_of_allowed_tools_forces_no_function(
+        self, route: Route, make: Any
+    ) -> None:
+        strict = [make("a", MAX_SCHEMA_BYTES + 1, strict=True), make("b")]
+        choice = {"type": "allowed_tools", "mode": "auto", "tools": [], "name": "b"}
+        assert refused(route, strict, tool_choice=choice)[0] is not None
+
+
+@pytest.mark.parametrize("more", [{"strict": True}, {}])
+def test_responses_have_no_level_for_a_function(more: dict[str, object]) -> None:
+    huge = function("huge", MAX_SCHEMA_BYTES + 1, function={"name": "x", "parameters": {}}, **more)
+    choice = "auto" if more else "required"
+    assert refused(RESPONSES, [huge], tool_choice=choice)[0] == "tools[0].parameters"
+
+
+def test_a_choice_of_responses_is_read_without_a_level() -> None:
+    huge = function("huge", MAX_SCHEMA_BYTES + 1)
+    choice = {"type": "function", "name": "huge", "function": {"name": "x"}}
+    assert refused(RESPONSES, [huge], tool_choice=choice)[0] == "tools[0].parameters"
+
+
+def test_a_chat_reads_the_level_alone() -> None:
+    huge = chat_function("huge", MAX_SCHEMA_BYTES + 1) | {"name": "x", "parameters": {}}
+    choice = {"type": "function", "name": "x", "function": {"name": "huge"}}
+    for tool_choice in ("required", choice):
+        param, _ = refused(CHAT, [huge], tool_choice=tool_choice)
+        assert param == "tools[0].function.parameters"
 
 
 def test_a_function_of_a_namespace_counts_by_both_of_its_names() -> None:
