@@ -245,6 +245,7 @@ async def test_the_wait_for_a_server_does_not_count_in_the_time(
             if self.is_dead and body["max_tokens"] == 1:
                 self.num_asked += 1
                 if self.num_asked == 3:
+                    # sleep: the time away, which the deadline moves by at least
                     await asyncio.sleep(1.5)
                     self.is_dead = False
             return await super().post(path, body)
