@@ -75,6 +75,12 @@ def test_no_machine_at_all_names_the_closest_and_fewer_bits() -> None:
     assert re.search(smallest, result.stderr)
 
 
+def test_the_fewest_gpus_that_work_are_more_than_given_and_no_multiple() -> None:
+    result = run_plan("Llama-3-70B", "--gpu", "h100", "--num-gpus", "3")
+    assert result.exit_code == 1
+    assert "--gpu h100 --num-gpus 4" in result.stderr
+
+
 def test_what_nothing_helps_says_so() -> None:
     result = run_plan("meta-llama/Llama-3.1-405B", "--slo-tpot-ms", "0.01")
     assert result.exit_code == 1

@@ -256,7 +256,11 @@ def _kv_cache(plan: Plan) -> Advice:
     by_memory = plan.memory.max_requests(plan.demand.load.context_tokens)
     if used == "fp8":
         return Advice("kv_cache_dtype", "fp8", "as given")
-    if has_fp8 and by_memory < plan.limits.max_num_seqs:
+    is_limit = by_memory < plan.limits.max_num_seqs
+    if is_limit and not has_fp8:
+        name = plan.entry.hardware.name
+        return Advice("kv_cache_dtype", "auto", f"{name} computes no fp8, which would hold more")
+    if is_limit:
         return Advice(
             "kv_cache_dtype",
             "fp8",

@@ -92,13 +92,11 @@ def missing_sentence(candidate: Candidate) -> str:
 
 
 def _more_gpus(demand: Demand, entry: HardwareEntry, num_gpus: int) -> Iterator[Remedy]:
-    size = num_gpus * 2
-    while size <= entry.hardware.gpus_per_machine:
+    for size in range(num_gpus + 1, entry.hardware.gpus_per_machine + 1):
         plan = _or_none(demand, entry, size)
         if plan is not None:
             yield Remedy(f"--gpu {entry.hardware.name} --num-gpus {size}", plan)
             return
-        size *= 2
 
 
 def _fewer_bits(demand: Demand, entry: HardwareEntry, num_gpus: int) -> Iterator[Remedy]:
