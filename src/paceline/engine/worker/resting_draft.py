@@ -169,7 +169,9 @@ def _keep_states(runner: Any, slots: Ints, hidden_states: Any, aux_hidden_states
         read = torch.cat([states[:num_tokens] for states in aux_hidden_states], dim=-1)
     combined = drafter.model.combine_hidden_states(read)
     if not hasattr(runner, _KEPT):
-        # Not uninitialised: a state that is read and was never kept must not be NaN.
+        # Not uninitialised. The trial steps of a start read states of contexts that were never
+        # computed. NaN among them would stay in the head's KV cache, and reach each later request
+        # in whose last block such a slot is: attention multiplies it by 0.
         setattr(runner, _KEPT, combined.new_zeros(_num_slots(runner), combined.shape[-1]))
     is_real = slots >= 0
     getattr(runner, _KEPT)[torch.from_numpy(slots[is_real])] = combined[torch.from_numpy(is_real)]
