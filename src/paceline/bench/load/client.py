@@ -142,10 +142,12 @@ class StreamingClient:
         """Send the request, again if the server had closed the kept connection that it was sent on.
 
         llama.cpp's server closes every connection after a streamed answer. From the first such
-        request on, each opens a connection of its own, and none is sent again.
+        request on, each opens a connection of its own; those that are still kept are used up.
         """
-        if self._keeps_connections:
+        while True:
             sent = _Sent()
+            if not self._keeps_connections:
+                headers = {**headers, "Connection": "close"}
             try:
                 return await self._session.post(
                     url, data=body, headers=headers, allow_redirects=False, trace_request_ctx=sent
@@ -154,9 +156,6 @@ class StreamingClient:
                 if not sent.on_kept_connection:
                     raise
                 self._keeps_connections = False
-        return await self._session.post(
-            url, data=body, headers={**headers, "Connection": "close"}, allow_redirects=False
-        )
 
 
 @dataclass(slots=True)

@@ -226,20 +226,23 @@ class ClosingServer:
 async def test_a_request_on_a_connection_that_the_server_closed_is_sent_again(
     session: aiohttp.ClientSession,
 ) -> None:
-    """Once: from then on each request has its own connection, and a failure is a failure."""
+    """From then on each request has its own connection, and a failure is a failure."""
     closing = ClosingServer()
     listening = await asyncio.start_server(closing.serve, "127.0.0.1", 0)
     async with listening:
         port = listening.sockets[0].getsockname()[1]
         client = StreamingClient(session, URL(f"http://127.0.0.1:{port}"), None, 60.0)
         spec = scripted_spec(chunks=["a"], tokens=1)
-        outcomes = [(await client.send(spec, 0.0, 0.0)).outcome for _ in range(4)]
-        assert outcomes == [RequestOutcome.OK] * 4
-        assert closing.num_received == 5
+        for num_requests, num_received in ((3, 3), (1, 7), (1, 8)):
+            # The second time, all three kept connections are tried, and then a new one.
+            sent = (client.send(spec, 0.0, 0.0) for _ in range(num_requests))
+            records = await asyncio.gather(*sent)
+            assert {record.outcome for record in records} == {RequestOutcome.OK}
+            assert closing.num_received == num_received
         closing.answers = False
         assert (await client.send(spec, 0.0, 0.0)).outcome is RequestOutcome.CONNECTION
-        assert closing.num_received == 6
+        assert closing.num_received == 9
         async with aiohttp.ClientSession() as fresh:
             client = StreamingClient(fresh, URL(f"http://127.0.0.1:{port}"), None, 60.0)
             assert (await client.send(spec, 0.0, 0.0)).outcome is RequestOutcome.CONNECTION
-        assert closing.num_received == 7
+        assert closing.num_received == 10
