@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
+from torch._inductor.codecache import CppPythonBindingsCodeCache
 
 from paceline.engine.fixes import early_compiler as module
 from paceline.engine.fixes.early_compiler import early_compiler
@@ -53,3 +56,24 @@ def test_a_failure_changes_nothing(
     with early_compiler():
         pass
     assert "could not be prepared early" in caplog.text
+
+
+def test_it_computes_on_all_cores_of_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread that traces is bound to one of them; those it starts would be, too."""
+    allowed = os.sched_getaffinity(0)
+    found = list[set[int]]()
+    monkeypatch.setattr(
+        CppPythonBindingsCodeCache,
+        "load_pybinding",
+        lambda *_: found.append(os.sched_getaffinity(0)),
+    )
+
+    def trace() -> None:
+        os.sched_setaffinity(0, {min(allowed)})
+        with early_compiler():
+            pass
+
+    tracing = threading.Thread(target=trace)
+    tracing.start()
+    tracing.join()
+    assert found == [allowed]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
 
+from paceline.engine.fixes import short_warm_up
 from paceline.engine.fixes.short_warm_up import WRAPPERS
 
 [WARM_UP] = WRAPPERS.methods.values()
@@ -28,3 +31,25 @@ def test_it_is_short_where_the_size_of_the_kv_cache_is_given(
     with pytest.raises(RuntimeError):
         WARM_UP(stock, runner)
     assert (found, runner.max_num_tokens) == ([expected], 2048)
+
+
+@pytest.mark.parametrize("is_eager", [True, False])
+def test_the_compiler_is_prepared_where_a_model_is_compiled(
+    is_eager: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    course = []
+
+    @contextlib.contextmanager
+    def early_compiler() -> Iterator[None]:
+        course.append("prepare")
+        yield
+        course.append("end")
+
+    monkeypatch.setattr(short_warm_up, "early_compiler", early_compiler)
+    runner = SimpleNamespace(
+        cache_config=SimpleNamespace(kv_cache_memory_bytes=None),
+        model_config=SimpleNamespace(enforce_eager=is_eager),
+        max_num_tokens=2048,
+    )
+    WARM_UP(lambda _: course.append("trace"), runner)
+    assert course == (["trace"] if is_eager else ["prepare", "trace", "end"])
