@@ -39,6 +39,7 @@ PLAIN = "vllm"
 LAYOUT = "vllm+layout"
 PACELINE = "paceline"
 NGRAM = "ngram"
+EIGHT_BITS = "smoothquant"
 FOUR_BITS = "gptq"
 STATIC_LENGTHS = (1, 2, 3, 5)
 LLAMA_SERVER = Path("runs/llamacpp/llama_cpp/lib/llama-server")
@@ -71,7 +72,7 @@ def default_arms(group: str) -> tuple[str, ...]:
         return (PLAIN, LAYOUT, f"{LAYOUT}#again", *lengths, f"{LAYOUT}+{NGRAM}+K=3", PACELINE)
     return (
         NAIVE, LLAMACPP, f"{LLAMACPP}+lookup", PLAIN, f"{PLAIN}#again", LAYOUT,
-        PACELINE, f"{PACELINE}+{NGRAM}", f"{PACELINE}+w8a8", f"{PACELINE}+{FOUR_BITS}",
+        PACELINE, f"{PACELINE}+{NGRAM}", f"{PACELINE}+{EIGHT_BITS}", f"{PACELINE}+{FOUR_BITS}",
     )  # fmt: skip
 
 

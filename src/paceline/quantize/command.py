@@ -25,6 +25,8 @@ _EXAMPLES = """\b
 Examples:
   paceline quantize ./my-model --scheme w8a8 --out ./my-model-int8
       INT8, the first choice on CPUs; needs no calibration
+  paceline quantize ./my-model --scheme smoothquant --calibration prompts.jsonl --out ./my-int8
+      INT8 fitted to your own prompts, as fast; for models that lose too much by w8a8
   paceline quantize ./my-model --scheme awq --calibration prompts.jsonl --out ./my-model-awq
       4 bits, fitted to your own prompts, which pass through the model's chat template
   paceline quantize smollm2 --scheme gptq --group-size 64 --out ./smollm2-gptq
@@ -58,7 +60,7 @@ _SCHEME_LIST = "; ".join(f"{scheme.name}: {scheme.summary}" for scheme in SCHEME
 )  # fmt: skip
 @click.option(
     "--calibration", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE.jsonl",
-    help="Prompts to calibrate on, for awq and gptq.  [default: built-in prompts]",
+    help="Prompts to calibrate on, for awq, gptq and smoothquant.  [default: built-in prompts]",
 )  # fmt: skip
 @click.option(
     "--calibration-samples", "num_samples", type=AT_LEAST_1, default=128, show_default=True,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-SchemeName = Literal["awq", "gptq", "w8a8", "fp8", "nvfp4"]
+SchemeName = Literal["awq", "gptq", "w8a8", "smoothquant", "fp8", "nvfp4"]
 GROUP_SIZES = (128, 64, 32)
 """Inputs that share a scale of 4-bit weights, in order of preference: 128 is what kernels are tuned
 for, smaller groups cost memory."""
@@ -42,6 +42,15 @@ SCHEMES: dict[str, Scheme] = {
             False,
             False,
             "INT8 weights per channel, INT8 activations per token",
+        ),
+        Scheme(
+            "smoothquant",
+            "w8a8-int8",
+            "W8A8",
+            8,
+            False,
+            True,
+            "the same, fitted to the activations",
         ),
         Scheme(
             "fp8",

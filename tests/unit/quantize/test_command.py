@@ -19,7 +19,7 @@ from paceline.quantize.own import backend
 def test_the_help_has_examples_and_all_schemes() -> None:
     text = CliRunner().invoke(quantize, ["--help"]).output
     assert "Examples:" in text
-    for name in ("awq", "gptq", "w8a8", "fp8", "nvfp4"):
+    for name in ("awq", "gptq", "w8a8", "smoothquant", "fp8", "nvfp4"):
         assert f"{name}:" in " ".join(text.split())
 
 

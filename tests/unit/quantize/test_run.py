@@ -66,7 +66,8 @@ def test_every_scheme_writes_a_complete_folder(
     assert "model.layers.1.self_attn.q_proj.bias" in index
     assert json.loads((out / "paceline-provenance.json").read_text()) == document
     assert document["quantization"]["scheme"] == scheme
-    assert document["quantization"]["group_size"] == (32 if needs else None)
+    grouped = SCHEMES[scheme].has_groups
+    assert document["quantization"]["group_size"] == (32 if grouped else None)
     assert document["quantization"]["ignored_layers"] == ["lm_head"]
     assert (document["quantization"]["calibration"] is not None) == needs
     assert document["made_by"]["backend"] == "own"
@@ -78,7 +79,7 @@ def test_every_scheme_writes_a_complete_folder(
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
-@pytest.mark.parametrize("scheme", ["w8a8", "awq", "gptq"])
+@pytest.mark.parametrize("scheme", ["w8a8", "awq", "gptq", "smoothquant"])
 def test_an_interrupted_run_continues_and_writes_the_same(
     tiny: Path, prompts: Path, tmp_path: Path, scheme: str
 ) -> None:

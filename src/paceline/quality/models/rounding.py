@@ -13,6 +13,7 @@ from torch import Tensor
 
 from paceline.quality.models.formats import Format
 from paceline.quantize.own.compression import round_matrix
+from paceline.quantize.own.rounding import round_tokens
 
 _FP8_MAX = 448.0
 
@@ -38,24 +39,16 @@ def round_inputs(model: Any, form: Format) -> None:
 
 
 def _round_int8(_module: Any, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """One scale per token, as compressed-tensors' dynamic INT8."""
-    values = inputs[0].float()
-    scales = _scales(values, 127.0)
-    return ((values / scales).round().clamp(-128, 127).mul(scales).to(inputs[0].dtype),)
+    return (round_tokens(inputs[0]).to(inputs[0].dtype),)
 
 
 def _round_fp8(_module: Any, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """One scale per token, as compressed-tensors' dynamic FP8 (e4m3)."""
     values = inputs[0].float()
-    scales = _scales(values, _FP8_MAX)
+    scales = values.abs().amax(dim=-1, keepdim=True).clamp(min=1e-12) / _FP8_MAX
     rounded = (values / scales).clamp(-_FP8_MAX, _FP8_MAX).to(torch.float8_e4m3fn).float()
     return (rounded.mul(scales).to(inputs[0].dtype),)
 
 
 _INPUTS = {"w8a8-int8": _round_int8, "fp8-channel": _round_fp8}
 """By format; the others compute with 16-bit inputs."""
-
-
-def _scales(values: Tensor, largest: float) -> Tensor:
-    """Scales (..., 1) that map the largest absolute value to `largest`."""
-    return values.abs().amax(dim=-1, keepdim=True).clamp(min=1e-12) / largest

@@ -15,7 +15,7 @@ from paceline.quantize.llm_compressor.environment import create, python_of
 from paceline.quantize.output_folder import OutputFolder
 
 _IGNORED = ("lm_head",)
-_METHODS = {"awq": "AWQ", "gptq": "GPTQ"}
+_METHODS = {"awq": "AWQ", "gptq": "GPTQ", "smoothquant": "SmoothQuant"}
 _LOG_CHARS = 2000
 
 

@@ -22,9 +22,12 @@ _PRESETS = {
     "awq": "W4A16",
     "gptq": "W4A16",
     "w8a8": "W8A8",
+    "smoothquant": "W8A8",
     "fp8": "FP8_DYNAMIC",
     "nvfp4": "NVFP4A16",
 }
+_SMOOTHING_STRENGTH = 0.8
+"""As in llm-compressor's own W8A8 examples for Llama."""
 
 
 def main() -> int:
@@ -93,6 +96,10 @@ def recipe(job: dict[str, Any]) -> list[Any]:
     if job["scheme"] == "awq":
         awq: Any = importlib.import_module("llmcompressor.modifiers.transform.awq")
         return [awq.AWQModifier(), modifiers.QuantizationModifier(**groups)]
+    if job["scheme"] == "smoothquant":
+        smoothquant: Any = importlib.import_module("llmcompressor.modifiers.transform.smoothquant")
+        smooth = smoothquant.SmoothQuantModifier(smoothing_strength=_SMOOTHING_STRENGTH)
+        return [smooth, modifiers.QuantizationModifier(**groups)]
     return [modifiers.QuantizationModifier(**groups)]
 
 

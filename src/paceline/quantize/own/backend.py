@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,9 @@ import torch
 from paceline.quantize.errors import QuantizeError
 from paceline.quantize.job import Job, Made, OnProgress
 from paceline.quantize.output_folder import OutputFolder
+from paceline.quantize.own import awq, smoothquant
 from paceline.quantize.own.architecture import IGNORED, LINEARS, READERS, can_scale_values
-from paceline.quantize.own.awq import InputSample, scale_layer
+from paceline.quantize.own.channel_scales import InputSample, scale_layer
 from paceline.quantize.own.compression import (
     compress_layer,
     decompress_layer,
@@ -33,12 +34,13 @@ from paceline.quantize.own.shards import (
     write_shard,
 )
 
-_AWQ_ROWS = 512
-"""Sampled inputs on which AWQ compares scales: more change the choice little (chosen
+_SAMPLED_ROWS = 512
+"""Inputs on which scales are compared: more change the choice little (chosen
 empirically)."""
 _METHODS = {
     "awq": "AWQ search over activation scales, symmetric groups with clipping",
     "gptq": "GPTQ without activation order, symmetric groups with clipping",
+    "smoothquant": "SmoothQuant with a strength for each group of matrices",
 }
 
 _MakeLayer = Callable[[int, Path], dict[str, torch.Tensor]]
@@ -111,7 +113,6 @@ class _Calibrated:
 
     def __init__(self, job: Job) -> None:
         assert job.calibration is not None, f"{job.scheme.name} needs calibration"
-        assert job.group_size is not None
         self._job = job
         self._group_size = job.group_size
         self._num_samples = len(job.calibration.samples)
@@ -129,10 +130,10 @@ class _Calibrated:
         else:
             _refuse_non_finite(layer.state_dict(), prefix)
             scales = None
-            if self._job.scheme.name == "awq":
-                self._awq(index)
-            else:
+            if self._job.scheme.name == "gptq":
                 scales = self._gptq(index)
+            else:
+                self._scale(index)
             packed = compress_layer(
                 matrices_of(layer), self._job.scheme, self._group_size, self._job.source.dtype,
                 scales,
@@ -142,27 +143,33 @@ class _Calibrated:
         self._walk.advance(index)
         return made
 
-    def _awq(self, index: int) -> None:
+    def _scale(self, index: int) -> None:
         """Scale the layer's matrices in place; the grid is chosen when they are stored."""
         samples = {
-            readers[0]: InputSample(_AWQ_ROWS, self._num_samples, self._job.seed)
+            readers[0]: InputSample(_SAMPLED_ROWS, self._num_samples, self._job.seed)
             for _, readers in READERS
         }
         self._walk.collect(index, {name: sample.add for name, sample in samples.items()})
         scale_layer(
             self._walk.layers[index],
             samples,
-            self._job.scheme,
-            self._group_size,
-            self._dtype,
+            self._search,
             scales_values=can_scale_values(self._job.source.config),
+            dtype=getattr(torch, self._job.source.dtype, torch.float32),
         )
+
+    def _search(self, weights: Sequence[torch.Tensor], sample: InputSample) -> torch.Tensor:
+        scheme = self._job.scheme
+        if scheme.name == "smoothquant":
+            return smoothquant.search_scales(weights, sample, scheme)
+        return awq.search_scales(weights, sample, scheme, self._group_size, self._dtype)
 
     def _gptq(self, index: int) -> dict[str, torch.Tensor]:
         """Round the layer's matrices in place, and return the scales of their grids."""
         moments = {readers[0]: SecondMoments() for _, readers in READERS}
         self._walk.collect(index, {name: moment.add for name, moment in moments.items()})
         matrices, scales = matrices_of(self._walk.layers[index]), {}
+        assert self._group_size is not None, "GPTQ has groups"
         for _, readers in READERS:
             for name in readers:
                 rounded, scales[name] = round_with_correction(

@@ -14,6 +14,9 @@ import torch
 from paceline.quantize.schemes import Scheme
 
 _FP8_MAX = 448.0
+_INT8_MAX = 127.0
+_LEAST_LARGEST = 1e-12
+"""A token of zeros has a scale, too."""
 _CLIP_FRACTIONS = tuple(1 - step / 20 for step in range(7))
 """From the whole maximum down to 0.7 of it; below that no group of normal weights gains."""
 
@@ -57,6 +60,16 @@ def fake_quantize(
         rounded = (groups / shared).clamp(-_FP8_MAX, _FP8_MAX).to(torch.float8_e4m3fn).float()
         return (rounded * shared).reshape(weight.shape)
     return _round(groups, scales.float(), scheme.bits).reshape(weight.shape)
+
+
+def round_tokens(values: torch.Tensor) -> torch.Tensor:
+    """Return values (..., channels) as INT8 with one scale per token has them, in float32.
+
+    This is what compressed-tensors' dynamic INT8 does while serving.
+    """
+    values = values.float()
+    scales = values.abs().amax(dim=-1, keepdim=True).clamp(min=_LEAST_LARGEST) / _INT8_MAX
+    return (values / scales).round().clamp(-_INT8_MAX - 1, _INT8_MAX) * scales
 
 
 def shared_maximum(weights: Sequence[torch.Tensor]) -> torch.Tensor:

@@ -63,7 +63,7 @@ def test_an_unknown_arm_is_refused_by_name(spec: str) -> None:
     "spec", ["naive+w8a8", "vllm+w8a8", "paceline+w8", "paceline+w8a8+K=2", "vllm+layout+K=2+awq"]
 )
 def test_quantized_weights_elsewhere_are_refused_with_what_is_allowed(spec: str) -> None:
-    allowed = r"paceline\[\+SCHEME\].*SCHEME is one of awq, gptq, w8a8, fp8"
+    allowed = r"paceline\[\+SCHEME\].*SCHEME is one of awq, gptq, w8a8, smoothquant, fp8"
     with pytest.raises(ValueError, match=allowed):
         parse_arm(spec)
 

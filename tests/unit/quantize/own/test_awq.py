@@ -1,14 +1,11 @@
-"""The search protects channels that are active, and leaves the layer's function unchanged."""
+"""The search protects channels that are active."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
 import torch
-from torch import nn
 
-from paceline.quantize.own.awq import InputSample, scale_layer, search_scales
+from paceline.quantize.own.awq import search_scales
+from paceline.quantize.own.channel_scales import InputSample
 from paceline.quantize.own.rounding import choose_scales, fake_quantize
 from paceline.quantize.schemes import SCHEMES
 
@@ -53,59 +50,3 @@ def test_without_any_input_plain_rounding_remains() -> None:
     assert torch.equal(
         search_scales([torch.ones(32, 64)], sample, AWQ, 32, torch.float32), torch.ones(64)
     )
-
-
-def layer() -> Any:
-    """The modules of a decoder layer, with norms that multiply."""
-    torch.manual_seed(0)
-
-    def norm() -> Any:
-        return SimpleNamespace(weight=nn.Parameter(torch.rand(64) + 0.5))
-
-    modules: dict[str, Any] = {
-        f"self_attn.{name}_proj": nn.Linear(64, 64, bias=name != "o") for name in "qkvo"
-    }
-    modules |= {
-        "mlp.gate_proj": nn.Linear(64, 96, bias=False),
-        "mlp.up_proj": nn.Linear(64, 96, bias=False),
-        "mlp.down_proj": nn.Linear(96, 64, bias=False),
-        "input_layernorm": norm(),
-        "post_attention_layernorm": norm(),
-    }
-    return SimpleNamespace(get_submodule=modules.__getitem__)
-
-
-@torch.no_grad()
-def outputs(of: Any, x: torch.Tensor) -> list[torch.Tensor]:
-    """What the matrices compute from a normalized input, without the attention itself."""
-    get = of.get_submodule
-    attended = get("input_layernorm").weight * x
-    values = get("self_attn.v_proj")(attended)
-    fed = get("post_attention_layernorm").weight * x
-    gated = get("mlp.gate_proj")(fed)
-    return [
-        get("self_attn.q_proj")(attended),
-        get("self_attn.k_proj")(attended),
-        get("self_attn.o_proj")(values),
-        gated,
-        get("mlp.down_proj")(gated.relu() * get("mlp.up_proj")(fed)),
-    ]
-
-
-def test_scaling_leaves_the_function_of_a_layer_unchanged() -> None:
-    one = layer()
-    x = torch.randn(16, 64, generator=torch.Generator().manual_seed(1))
-    before = outputs(one, x)
-    norm_before = one.get_submodule("input_layernorm").weight.detach().clone()
-    wide = torch.randn(64, 96, generator=torch.Generator().manual_seed(2)).abs() ** 3
-    narrow = torch.randn(64, 64, generator=torch.Generator().manual_seed(3)).abs() ** 3
-    samples = {
-        "self_attn.q_proj": sample_of(narrow),
-        "self_attn.o_proj": sample_of(narrow),
-        "mlp.gate_proj": sample_of(narrow),
-        "mlp.down_proj": sample_of(wide),
-    }
-    scale_layer(one, samples, AWQ, 32, torch.float32, scales_values=True)
-    assert not torch.equal(one.get_submodule("input_layernorm").weight, norm_before)
-    for was, now in zip(before, outputs(one, x), strict=True):
-        assert torch.allclose(was, now, atol=1e-4)
