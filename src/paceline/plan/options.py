@@ -16,11 +16,16 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def _list_catalogue(context: click.Context, _: click.Parameter, is_wanted: bool) -> None:
+    """Also without MODEL: given options are processed before one that is missing."""
     if is_wanted and not context.resilient_parsing:
         from paceline.plan.output.listing import render_listing
         from paceline.plan.sources.catalogue import load_catalogue
+        from paceline.plan.values import PlanError
 
-        click.echo(render_listing(load_catalogue()))
+        try:
+            click.echo(render_listing(load_catalogue(context.params.get("catalogue_file"))))
+        except PlanError as error:
+            raise click.UsageError(str(error)) from None
         context.exit()
 
 
@@ -165,7 +170,6 @@ _FILES = (
     click.option(
         "--list",
         is_flag=True,
-        is_eager=True,
         expose_value=False,
         callback=_list_catalogue,
         help="List the hardware with its prices and the well-known models, and exit.",
@@ -173,6 +177,7 @@ _FILES = (
     click.option(
         "--catalogue",
         "catalogue_file",
+        is_eager=True,  # --list shows its entries, wherever it stands
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
         help="JSON file with your own gpus, cpus and models.",
     ),

@@ -81,6 +81,20 @@ def test_a_plan_lists_what_it_knows_without_a_model() -> None:
     assert any(line.split()[:1] == ["cpu"] for line in lines)
 
 
+@pytest.mark.parametrize("is_first", [True, False])
+def test_the_list_has_the_entries_of_the_users_own_file(tmp_path: Path, is_first: bool) -> None:
+    file = tmp_path / "mine.json"
+    file.write_text(json.dumps({"models": [{"names": ["mine/model-1b"], "config": {}}]}))
+    words = ["--list", "--catalogue", str(file)]
+    result = run_plan(*words if is_first else (*words[1:], words[0]))
+    assert result.exit_code == 0
+    assert "  mine/model-1b" in result.stdout.splitlines()
+    file.write_text('{"modles": []}')
+    result = run_plan(*words)
+    assert result.exit_code == 2
+    assert f"{file} has the keys modles; allowed: gpus, cpus, models" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

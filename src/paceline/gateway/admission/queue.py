@@ -281,7 +281,10 @@ class AdmissionQueue(Generic[C]):
     def _forget_unjudged(self, slot: Slot[C]) -> None:
         if slot in self._unjudged:
             self._unjudged.remove(slot)
-            self._num_unjudged[slot.plan.needs.kind] -= 1
+            kind = slot.plan.needs.kind
+            self._num_unjudged[kind] -= 1
+            if not self._num_unjudged[kind]:
+                del self._num_unjudged[kind]  # the kinds that clients may ask for are many
 
     def _recheck_again(self) -> None:
         loop = asyncio.get_running_loop()

@@ -72,6 +72,7 @@ def test_a_slot_that_is_handed_over_is_given_at_once() -> None:
         after(0.2, lambda: shared.set_limit(2))
         assert await shared.enter() == pytest.approx(0.2)
         assert (shared.length, num_timers()) == (0, 0)
+        assert not shared.queue._num_unjudged  # a kind without any is forgotten
 
     simulate(scenario)
 
