@@ -12,7 +12,7 @@ from paceline.engine.fixes.cpu_draws import WRAPPERS, draw_by_cumulation
 
 pytestmark = pytest.mark.engine
 
-DRAFTS, RECOVERED = WRAPPERS.methods.values()
+DRAFTS, RECOVERED, SAMPLED = WRAPPERS.methods.values()
 
 
 def never(*_: Any) -> Any:
@@ -34,6 +34,33 @@ def test_an_index_is_the_first_whose_cumulated_weight_exceeds_the_number() -> No
     weights = torch.tensor([[1.0, 0.0, 2.0, 1.0]]).expand(6, -1)
     uniform = torch.tensor([0.0, 0.24, 0.25, 0.74, 0.75, 1 - 2**-24])
     assert draw_by_cumulation(weights, uniform).tolist() == [0, 0, 2, 2, 3, 3]
+
+
+@pytest.mark.parametrize("size", [127, 128, 129, 1000])
+def test_tokens_are_found_among_and_inside_blocks(size: int) -> None:
+    """Every fifth token has weight, and each is drawn by the numbers from the sum before it on."""
+    weights = torch.zeros(1, size, dtype=torch.float64)
+    weights[0, ::5] = 1.0
+    number = len(range(0, size, 5))
+    uniform = torch.arange(number, dtype=torch.float64) / number + 0.5 / number
+    drawn = draw_by_cumulation(weights.expand(number, -1), uniform)
+    assert drawn.tolist() == list(range(0, size, 5))
+
+
+def test_all_tokens_are_drawn_as_often_as_they_weigh() -> None:
+    """1,000 tokens, a third of them without weight; chi-square over 2 million draws."""
+    torch.manual_seed(0)
+    probs = torch.rand(1000) ** 4
+    probs[100:433] = 0.0
+    counts = torch.zeros(1000)
+    for _ in range(500):
+        drawn = draw_by_cumulation(probs.expand(4000, -1), torch.rand(4000))
+        counts += drawn.bincount(minlength=1000)
+    assert counts[100:433].sum() == 0
+    expected = 2e6 * probs / probs.sum()
+    has_weight = expected > 0
+    chi_square = ((counts - expected)[has_weight] ** 2 / expected[has_weight]).sum().item()
+    assert chi_square < 666 + 5 * (2 * 666) ** 0.5
 
 
 @pytest.mark.parametrize("size", [3, 49_152])
@@ -125,6 +152,43 @@ def test_without_draft_probabilities_any_other_token_replaces_the_draft() -> Non
     assert of_0.tolist() == pytest.approx([0.0, 0.625, 0.375], abs=0.012)
     assert of_1[1] == of_0[0] == 0
     assert of_padded.tolist() == pytest.approx([0.2, 0.5, 0.3], abs=0.012)
+
+
+def sampler(**changed: Any) -> Any:
+    return SimpleNamespace(use_fp64_gumbel=False, logprobs_mode="raw_logprobs", **changed)
+
+
+def test_answers_have_the_law_of_their_logits_within_top_k() -> None:
+    """Logits ln 3, ln 2 and 0: 1/2, 1/3 and 1/6; 3/5 and 2/5 with a top-k of 2."""
+    torch.manual_seed(0)
+    rows = 30_000
+    logits = torch.tensor([3.0, 2.0, 1.0]).log().repeat(2 * rows, 1)
+    top_k = torch.tensor([3] * rows + [2] * rows, dtype=torch.int32)
+    token_ids, processed = SAMPLED(never, sampler(), logits, {}, top_k, None)
+    assert processed is None
+    free, two = (part.bincount(minlength=3) / rows for part in token_ids.split(rows))
+    assert free.tolist() == pytest.approx([1 / 2, 1 / 3, 1 / 6], abs=0.012)
+    assert two.tolist() == pytest.approx([0.6, 0.4, 0.0], abs=0.012)
+    assert two[2] == 0
+
+
+def test_an_answer_with_a_seed_does_not_depend_on_its_batch() -> None:
+    logits = torch.randn(3, 1000, generator=torch.Generator().manual_seed(1))
+    drawn = set()
+    for rows in ([1], [0, 1], [2, 1, 0]):
+        place = rows.index(1)
+        generators = {place: torch.Generator().manual_seed(7)}
+        token_ids, _ = SAMPLED(never, sampler(), logits[rows].clone(), generators, None, None)
+        drawn.add(token_ids[place].item())
+    assert len(drawn) == 1
+
+
+@pytest.mark.parametrize(
+    "changed", [{"use_fp64_gumbel": True}, {"logprobs_mode": "processed_logprobs"}]
+)
+def test_settings_that_want_more_than_tokens_get_vllms_own(changed: dict[str, Any]) -> None:
+    asked = SimpleNamespace(**{**vars(sampler()), **changed})
+    assert SAMPLED(lambda *_: "stock", asked, torch.zeros(1, 4), {}, None, None) == "stock"
 
 
 def test_a_seed_decides_and_is_not_used_without_drafts() -> None:

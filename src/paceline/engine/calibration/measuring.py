@@ -127,4 +127,4 @@ def _expected_context_s(samples: CostSamples) -> float | None:
     if not larger:
         return None
     pair = (plan.kind(larger[0], 0, 0), plan.kind(larger[0], 0, plan.longest))
-    return 4 * sum(map(samples.least_s, pair))
+    return 4 * sum(map(samples.typical_s, pair))

@@ -13,7 +13,7 @@ _BUDGET_PASSES = f"the stock holder passes {_ANY_LENGTH}"
 _UNDRAFTED_SERVED = "vLLM serves min_p and logit_bias under speculation"
 _MIN_TOKENS_PASS = f"the stock processor passes {_ANY_LENGTH}"
 _STAGES_RUN_EAGERLY = "a stock CPU engine with --enforce-eager serves with two pipeline stages"
-_DRAWS_FAST = "vLLM draws drafts and recovered tokens on CPUs without one noise value per token"
+_DRAWS_FAST = "vLLM draws tokens on CPUs without one noise value per token of the vocabulary"
 _WARM_UP_SHORT = "vLLM compiles on CPUs with a short pass"
 _STOCK_PASSES = "the stock function passes tests/engine/in_process/test_cpu_sampler.py"
 
@@ -157,6 +157,14 @@ FIX_HOOKS: tuple[VllmHook, ...] = (
         is_body=True,
         part="cpu_draws",
         purpose="draws through its module's name, so it uses the replacement",
+        remove_when=_DRAWS_FAST,
+    ),
+    VllmHook(
+        name="sampled_draws",
+        target="vllm.v1.sample.ops.topk_topp_sampler:TopKTopPSampler.forward_cpu",
+        expected=("self", "logits", "generators", "k", "p"),
+        part="cpu_draws",
+        purpose="replaced on CPUs: draws all tokens but drafts and their replacements",
         remove_when=_DRAWS_FAST,
     ),
     VllmHook(
