@@ -19,7 +19,7 @@ from paceline.cpu_info import read_cpu_model
 from paceline.governor.costs.cost_table import CostTable
 from paceline.user_cache import user_cache
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Raised when a stored table means something else than before; older files then count as absent."""
 _MAX_FILE_BYTES = 1_000_000
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Set
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from paceline.engine.calibration.identity import identity_of
@@ -174,7 +175,7 @@ def check_stored(
     least_s: dict[StepKind, float] = {}
     for attempt in range(1, MAX_ATTEMPTS + 1):
         for kind in kinds:
-            step_s = _least_step_s(steps, kind)
+            step_s = _step_s(steps, kind)
             least_s[kind] = min(step_s, least_s.get(kind, step_s))
         verdict = judge(table, least_s)
         taken_s = clock() - started_s
@@ -234,9 +235,9 @@ def _sum_s(table: CostTable, sizes: Set[int], lengths: Set[int]) -> float:
     )
 
 
-def _least_step_s(steps: TrialSteps, kind: StepKind) -> float:
+def _step_s(steps: TrialSteps, kind: StepKind) -> float:
     steps.begin(kind.num_requests, kind.context_tokens)
-    return min(steps.run(kind.verified_tokens, kind.draft_length) for _ in range(REPEATS))
+    return median(steps.run(kind.verified_tokens, kind.draft_length) for _ in range(REPEATS))
 
 
 def _save(store: CostStore, identity: dict[str, Any], table: CostTable) -> None:

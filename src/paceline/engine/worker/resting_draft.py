@@ -6,7 +6,8 @@ acceptance collapse afterwards (vLLM #53420), but with a small target the pass i
 step. Here the drafter rests while the length is 0. Before it drafts again, it computes the missed
 tokens in a few large passes, which is less work in total, and none for requests that have ended by
 then. A head reads hidden states of the target beside tokens; those of missed tokens are kept,
-combined as the head reads them.
+combined as the head reads them. That reads some megabytes of weights, so it is done for the tokens
+of many steps at once.
 
 `DraftCoverage` tracks what was missed. This module wraps `GPUModelRunner.propose_draft_token_ids`
 in vLLM's worker where `drafter_rests` allows it. One step backfills at most as many tokens as it
@@ -34,7 +35,12 @@ logger = logging.getLogger("vllm.paceline.resting_draft")
 _COVERAGE = "_paceline_draft_coverage"
 _KEPT = "_paceline_kept_states"
 """On the runner: hidden states by cache slot, (num_slots, hidden_size); written where missed."""
+_MISSED = "_paceline_missed_steps"
+"""On the runner: what the drafter missed in the last steps, `_MissedSteps`."""
 _NEAR_LIMIT = "_paceline_near_context_limit"
+_MOST_MISSED = 64
+"""Tokens that wait to be noted together: more would lengthen the step that notes them by more than
+a millisecond."""
 
 
 def drafter_rests(vllm_config: Any, kv_cache_config: Any) -> bool:
@@ -81,14 +87,18 @@ def _propose(stock: Any, runner: Any, *arguments: Any, **named: Any) -> Any:
         return no_drafts if is_near_limit else stock(runner, *arguments, **named)
     slots = common.slot_mapping.numpy()
 
+    missed = _missed_steps(runner)
+
     def miss() -> list[list[int]]:
-        coverage.mark_missed(slots)
-        _keep_states(runner, slots, step["hidden_states"], step["aux_hidden_states"])
+        missed.add(slots, step["hidden_states"], step["aux_hidden_states"])
+        if missed.num_tokens >= _MOST_MISSED:
+            missed.note(runner, coverage)
         return no_drafts
 
     if is_near_limit or is_off:
         return miss()
     try:
+        missed.note(runner, coverage)
         is_complete = _backfill(runner, coverage, common)
     except Exception:  # a stale draft cache costs acceptance, not correctness: serving continues
         logger.exception(
@@ -153,28 +163,67 @@ def _backfill(runner: Any, coverage: DraftCoverage, common: Any) -> bool:
     return taken == gaps
 
 
-def _keep_states(runner: Any, slots: Ints, hidden_states: Any, aux_hidden_states: Any) -> None:
-    """Keep what the head reads of the target for the tokens of a step; for a draft model, nothing.
+class _MissedSteps:
+    """The last steps in which the drafter rested."""
 
-    `hidden_states`, and those of each layer in `aux_hidden_states`, have a row per token.
+    def __init__(self) -> None:
+        self.num_tokens = 0
+        self._slots: list[Ints] = []
+        self._states: list[tuple[Any, Any]] = []
+
+    def add(self, slots: Ints, hidden_states: Any, aux_hidden_states: Any) -> None:
+        """Add a step: the cache slot of each of its tokens, and their states as vLLM has them."""
+        self.num_tokens += len(slots)
+        self._slots.append(slots.copy())  # vLLM reuses the array
+        self._states.append((hidden_states, aux_hidden_states))
+
+    def note(self, runner: Any, coverage: DraftCoverage) -> None:
+        """Mark the tokens as missed, and keep their states."""
+        if not self._slots:
+            return
+        slots, states = self._slots, self._states
+        self.num_tokens, self._slots, self._states = 0, [], []
+        coverage.mark_missed(np.concatenate(slots))
+        _keep_states(runner, slots, states)
+
+
+def _missed_steps(runner: Any) -> _MissedSteps:
+    if not hasattr(runner, _MISSED):
+        setattr(runner, _MISSED, _MissedSteps())
+    found: _MissedSteps = getattr(runner, _MISSED)
+    return found
+
+
+def _keep_states(runner: Any, slots: Sequence[Ints], states: Sequence[tuple[Any, Any]]) -> None:
+    """Keep what the head reads of the target for the tokens of steps; for a draft model, nothing.
+
+    For each step, the cache slots of its tokens, its hidden states, and those of some layers, or
+    None; each has a row per token, and perhaps further rows.
     """
     import torch
 
     drafter = runner.drafter
     if not drafter.pass_hidden_states_to_model:
         return
-    num_tokens = len(slots)
-    read = hidden_states[:num_tokens]
-    if aux_hidden_states is not None:
-        read = torch.cat([states[:num_tokens] for states in aux_hidden_states], dim=-1)
-    combined = drafter.model.combine_hidden_states(read)
+    rows = [
+        hidden[: len(of_step)]
+        if layers is None
+        else torch.cat([layer[: len(of_step)] for layer in layers], dim=-1)
+        for of_step, (hidden, layers) in zip(slots, states, strict=True)
+    ]
+    combined = drafter.model.combine_hidden_states(torch.cat(rows))
     if not hasattr(runner, _KEPT):
         # Not uninitialised. The trial steps of a start read states of contexts that were never
         # computed. NaN among them would stay in the head's KV cache, and reach each later request
         # in whose last block such a slot is: attention multiplies it by 0.
         setattr(runner, _KEPT, combined.new_zeros(_num_slots(runner), combined.shape[-1]))
-    is_real = slots >= 0
-    getattr(runner, _KEPT)[torch.from_numpy(slots[is_real])] = combined[torch.from_numpy(is_real)]
+    of_all = np.concatenate(slots)
+    # A slot may have been given to another request meanwhile: the last states count.
+    filled, from_end = np.unique(of_all[::-1], return_index=True)
+    is_real = filled >= 0
+    last = len(of_all) - 1 - from_end
+    kept = getattr(runner, _KEPT)
+    kept[torch.from_numpy(filled[is_real])] = combined[torch.from_numpy(last[is_real])]
 
 
 def _run_drafter(runner: Any, common: Any, batch: Sequence[Gap]) -> Ints:
@@ -238,6 +287,7 @@ def _run_drafter(runner: Any, common: Any, batch: Sequence[Gap]) -> Ints:
 def forget_coverage(worker: Any) -> None:
     """In the worker: forget what the drafter missed, when all requests so far were trials."""
     vars(worker.model_runner).pop(_COVERAGE, None)
+    vars(worker.model_runner).pop(_MISSED, None)
 
 
 WRAPPERS = Wrappers(

@@ -5,9 +5,10 @@ at the start of the engine. The best one is taken, without hysteresis: on record
 that delayed a change, or drafted in order to measure a cost, lost more than it gained
 (docs/experiments/governor.md).
 
-Where the engine reports how sure the draft model is, a step may draft up to the ceiling, and stops
-when no further pass is worth its time. Requests get different numbers of verified tokens: a token
-is verified while its chance is worth its price (`drafting`).
+Where the engine reports how sure the draft model is, and steps are long enough to pay for reading
+it, a step may draft further than the best length, and stops when no further pass is worth its time.
+Requests get different numbers of verified tokens: a token is verified while its chance is worth its
+price (`drafting`).
 
 At length 0 nothing is learned about acceptance. So now and then a step has a test draft of the
 shortest length, the more often the less it costs and the more could be gained (`undrafted_pause`).
@@ -22,6 +23,8 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import takewhile
+from typing import Any
 
 import numpy as np
 
@@ -39,6 +42,15 @@ from paceline.governor.policy_definition import PolicyDefinition
 from paceline.governor.values import DraftPlan, DraftRule, EngineLoad, StepSample
 
 _SHOWN_POSITIONS = 4
+_LEAST_CONFIDENT_STEP_S = 0.03
+"""Reading, mapping and weighing confidences takes 0.7 to 1 ms of a step, and gains some 3 %."""
+_DEEPER_VALUE = 0.9
+"""Of the best length for all requests: the least value of the length up to which some requests may
+have more. Where verification gets dear at once, as with 288 rows on two cores, the price of the
+step before lets too many through, and without a limit a fifth was lost."""
+_MOST_RESTS = 8
+"""Steps at length 0 that are planned at once while the load stays: nothing is learned of acceptance
+in them, and a plan takes up to a thirtieth of a step of a small model."""
 _LEARNED_REQUESTS = 16
 """Requests whose confidences are learned in a step, in turn: the map counts a step as 16 verdicts,
 and all of them would take longer than the rest of the policy."""
@@ -76,11 +88,15 @@ class GoodputPolicy:
         self._length = 0
         self._test_length = 0
         self._first_learned = 0
+        self._rest: tuple[tuple[Any, ...], DraftPlan] | None = None
+        self._rest_left = 0
         self.step_seconds: Sequence[float] = ()
         """See `KnowsStepTime`."""
 
     def observe(self, sample: StepSample) -> None:
         """Learn acceptance from every step, cost from the clean ones."""
+        if sample.drafted:
+            self._rest = None
         is_tested = sample.requested_draft_length == self._test_length > 0
         if is_tested and sample.accepted:
             self._pause.judge(
@@ -105,6 +121,21 @@ class GoodputPolicy:
 
     def plan(self, load: EngineLoad) -> DraftPlan:
         """The best length; at 0 now and then a test draft."""
+        kind = (
+            load.num_requests, load.num_prefilling, load.num_undrafted, load.max_draft_length,
+            load.allowed_lengths, load.reports_confidences, load.classes,
+        )  # fmt: skip
+        if self._rest is not None and self._rest_left and self._rest[0] == kind:
+            self._rest_left -= 1
+            self._pause.count_step()
+            return self._rest[1]
+        plan = self._new_plan(load)
+        rests = plan.draft_length == 0 and load.num_drafting > 0
+        self._rest = (kind, plan) if rests else None
+        self._rest_left = min(_MOST_RESTS, self._pause.steps_left()) if rests else 0
+        return plan
+
+    def _new_plan(self, load: EngineLoad) -> DraftPlan:
         self._load, self._rule = load, None
         lengths = load.allowed_below(load.max_draft_length + 1)
         if load.num_requests == 0 or len(lengths) == 1:
@@ -122,11 +153,12 @@ class GoodputPolicy:
             lengths = load.allowed_below(len(forecast.values))
         length = forecast.best(lengths)
         rate, step_s = forecast.tokens[length] / forecast.seconds[length], forecast.seconds[length]
-        if self.chooses_widths and load.reports_confidences and len(lengths) > 1:
-            self._rule = self._rule_for(load, costs, forecast, max(length, lengths[1]))
+        drafted = max(length, lengths[1]) if len(lengths) > 1 else 0
+        if drafted and self._wants_confidences(load, forecast.seconds[drafted]):
+            self._rule = self._rule_for(load, costs, forecast, drafted)
             if length or self._is_worth_starting(load, costs, self._rule, lengths[-1]):
                 rate, step_s = self._price.rate, forecast.seconds[max(length, lengths[1])]
-                length = lengths[-1]
+                length = self._deepest(forecast, lengths, drafted)
         self._length = length
         if length:
             self._test_length = 0
@@ -164,6 +196,19 @@ class GoodputPolicy:
         self._price.settle(load.num_decoding, survival[is_possible], costs, num_passes)
         chosen: list[int] = widths.tolist()
         return chosen
+
+    def _deepest(self, forecast: StepForecast, lengths: Sequence[int], best: int) -> int:
+        """The longest of `lengths` from `best` on that is nearly as good for all requests."""
+        least = _DEEPER_VALUE * forecast.values[best]
+        worthy = takewhile(
+            lambda length: length <= best or forecast.values[length] >= least, lengths
+        )
+        return max(worthy)
+
+    def _wants_confidences(self, load: EngineLoad, step_s: float) -> bool:
+        if not (self.chooses_widths and load.reports_confidences):
+            return False
+        return not self._cost.has_unit or step_s >= _LEAST_CONFIDENT_STEP_S
 
     def _weigh(self, load: EngineLoad, forecast: StepForecast) -> StepForecast:
         """The forecast whose values are the objective of this policy."""

@@ -42,6 +42,7 @@ _MOST_ACCEPTANCE = 0.975
 _LEAST_COST = 0.01
 _LONGEST = 1e4
 """Steps."""
+_MANY = int(_LONGEST)
 
 
 def gain_of_knowing(seconds: Sequence[float]) -> tuple[float, float]:
@@ -89,10 +90,9 @@ class UndraftedPause:
         gain, self._break_even = gain_of_knowing(seconds)
         gain = max(gain, self._least_gain)
         cost = max((seconds[test] - seconds[0] + self._catch_up_s) / seconds[0], _LEAST_COST)
-        self._steps += 1.0
-        self._since_change += 1.0
+        self.count_step()
         if gain <= 0.0:
-            self._repeats = False
+            self._repeats, self._pause = False, math.inf
             return False
         longest = min(math.sqrt(2.0 * cost * _CHANGE_STEPS / gain), _LONGEST)
         self._pause = self._fraction * longest
@@ -110,6 +110,16 @@ class UndraftedPause:
             self._fraction = min(2.0 * self._fraction, 1.0)
         self._num_in_a_row, self._steps = 1, 0.0
         return True
+
+    def count_step(self) -> None:
+        """Count a step that `is_over` is not asked about."""
+        self._steps += 1.0
+        self._since_change += 1.0
+
+    def steps_left(self) -> int:
+        """Steps that `is_over` need not be asked about as long as the load stays."""
+        left = self._pause - self._steps
+        return max(math.ceil(left) - 1, 0) if math.isfinite(left) else _MANY
 
     def judge(self, num_accepted: int, num_judged: int, expected: float) -> None:
         """Learn the verdicts of a test draft; `expected` is the acceptance before it."""

@@ -23,10 +23,10 @@ ONE = {(1, 0, 0): 1.0, (1, 1, 0): 2.0, (1, 2, 0): 3.0, (1, 0, 1): 1.5, (1, 0, 2)
 TWO = {(2, 0, 0): 2.0, (2, 1, 0): 3.0, (2, 2, 0): 4.0, (2, 0, 1): 3.0, (2, 0, 2): 4.0}
 
 
-def test_the_least_sample_counts() -> None:
+def test_the_median_without_the_first_sample_counts() -> None:
     samples = samples_of(ONE)
-    samples.add(samples.plan.kind(1, 2, 0), 2.5)
-    samples.add(samples.plan.kind(1, 2, 0), 9.0)
+    for seconds in (2.5, 2.1, 9.0):
+        samples.add(samples.plan.kind(1, 2, 0), seconds)
     assert samples.table().verify_s == ((1.0, 2.0, 2.5),)
 
 
