@@ -40,6 +40,7 @@ def prepare(arms: Iterable[Arm], folder: Path) -> tuple[ModelFolders, dict[str, 
     assert named is not None
     quality: dict[str, Any] = {}
     folders: dict[str, str] = {}
+    folder.mkdir(parents=True, exist_ok=True)
     for scheme in dict.fromkeys(arm.scheme for arm in arms if arm.scheme):
         out = folder / f"{MODEL}-{scheme}"
         made_by = _quantize(scheme, out)
