@@ -14,6 +14,7 @@ from paceline.engine.calibration import start
 from paceline.engine.calibration.measuring import measure
 from paceline.engine.calibration.plan import Plan, plan_for
 from paceline.engine.calibration.start import (
+    check_stored,
     Calibration,
     find_costs,
     prefer_faster,
@@ -22,7 +23,12 @@ from paceline.engine.calibration.start import (
 from paceline.engine.calibration.store import StoredCosts
 from paceline.engine.calibration.suitability import why_unsuitable
 from paceline.governor.costs.cost_table import CostTable
-from unit.engine.calibration.known_engine import LIMITS, KnownEngine
+from unit.engine.calibration.known_engine import (
+    LIMITS,
+    DisturbedEngine,
+    FastNowAndThen,
+    KnownEngine,
+)
 
 
 class ExpensiveDrafts(KnownEngine):
@@ -100,6 +106,14 @@ def part_of(table: CostTable, *, num_sizes: int, num_lengths: int) -> CostTable:
         verify_s=cells(table.verify_s),
         draft_s=cells(table.draft_s),
     )
+
+
+@pytest.mark.parametrize("kind", [FastNowAndThen, DisturbedEngine])
+def test_single_steps_that_are_faster_or_slower_leave_the_stored_table(
+    kind: type[KnownEngine],
+) -> None:
+    engine = kind()
+    assert check_stored(engine, known_plan(), stored_costs(), clock=engine.clock) is not None
 
 
 def test_a_table_measured_beside_other_work_does_not_replace_a_faster_one() -> None:
