@@ -1,7 +1,7 @@
 """Run the trial steps of a plan within a time budget.
 
 A round runs each kind of one size once. The first use of a shape may compile or allocate and does
-not count, so the first pass over the sizes, small to large, runs three rounds of each; later passes
+not count, so the first pass over the sizes, small to large, runs two rounds of each; later passes
 add one. What the budget drops is the repeats, and then the largest sizes.
 """
 
@@ -14,7 +14,7 @@ from typing import Protocol
 from paceline.engine.calibration.cost_samples import CostSamples
 from paceline.engine.calibration.plan import Plan, StepKind, fit_plan
 
-_FIRST_ROUNDS = 3
+_FIRST_ROUNDS = 2
 _MAX_ROUNDS = 6
 _CONTEXT_ROUNDS = 3
 _PROBE_STEPS = 3

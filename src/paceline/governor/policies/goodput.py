@@ -46,8 +46,9 @@ _LEAST_CONFIDENT_STEP_S = 0.03
 """Reading, mapping and weighing confidences takes 0.7 to 1 ms of a step, and gains some 3 %."""
 _DEEPER_VALUE = 0.9
 """Of the best length for all requests: the least value of the length up to which some requests may
-have more. Where verification gets dear at once, as with 288 rows on two cores, the price of the
-step before lets too many through: without a limit, 32 requests of predictable text lost a fifth."""
+have more. Where verification gets expensive at once, as with 288 rows on two cores, the price of
+the step before lets too many through: without a limit, 32 requests of predictable text lost a
+fifth."""
 _MOST_RESTS = 8
 """Steps at length 0 that are planned at once while the load stays: nothing is learned of acceptance
 in them, and a plan takes up to a thirtieth of a step of a small model."""

@@ -14,8 +14,8 @@ from paceline.engine.calibration import start
 from paceline.engine.calibration.measuring import measure
 from paceline.engine.calibration.plan import Plan, plan_for
 from paceline.engine.calibration.start import (
-    check_stored,
     Calibration,
+    check_stored,
     find_costs,
     prefer_faster,
     render_measurement,
@@ -58,12 +58,12 @@ def found_in(engine: KnownEngine, stored: StoredCosts | None) -> Calibration:
 
 def test_a_slower_machine_keeps_the_stored_table() -> None:
     """In the table, 1 request decodes in 1 ms and drafts 8 in 9 ms, 4 decode in 4 ms, 16 verify 8
-    or draft 8 in 144 ms: 302 ms. Three steps of each take 1.5 times as long now."""
+    or draft 8 in 144 ms: 302 ms. Four steps of each take 1.5 times as long now."""
     stored = stored_costs()
     found = found_in(KnownEngine(times=1.5), stored)
     assert (found.table, found.is_new) == (stored.table, False)
     assert found.message == (
-        "those stored on 2026-11-29 hold: 5 checks in 1.4 s, steps take 1.50 times as long as then"
+        "those stored on 2026-11-29 hold: 5 checks in 1.8 s, steps take 1.50 times as long as then"
     )
 
 
