@@ -67,8 +67,8 @@ _PARTS = {
         "the check fails, so sampled requests are served without speculation",
     ),
     "cpu_draws": (
-        "CPU: draws drafts, and what replaces rejected ones, by one random number per row",
-        "the draws take longer than the draft model, as in vLLM alone",
+        "CPU: draws tokens by one random number per row",
+        "the draws take up to a seventh of a step, as in vLLM alone",
     ),
     "cpu_top_p": (
         "CPU: finds a top-p nucleus among the likeliest tokens",

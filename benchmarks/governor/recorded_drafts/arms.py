@@ -8,7 +8,8 @@ something wrong, in any number:
 
     goodput                  all that the machine's engine offers (`Machine.mode`)
     goodput:lengths          one draft length for all requests
-    goodput:early            the end of drafting, and the number of verified drafts of each request
+    goodput:early            the end of drafting, and the number of verified drafts of each request,
+                             also where steps are too short for it to pay on a real engine
     goodput:no-classes       the classes of requests are hidden
     goodput:no-table         no table of costs
     goodput:verify+20        the table has 20 % too much for verifying; also verify-20
@@ -24,6 +25,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from benchmarks.governor.peers.goodput_confident import POLICY as CONFIDENT
 from benchmarks.governor.peers.sglang_ema import POLICY as SGLANG_EMA
 from benchmarks.governor.recorded_drafts.governed import GovernedArm
 from benchmarks.governor.recorded_drafts.machines import (
@@ -59,10 +61,11 @@ def build_arm(name: str, machine: Machine, seed: int) -> Arm:
     if name in map(fixed_arm, range(MAX_DRAFT_TOKENS + 1)):
         return FixedLength(int(name.removeprefix("K=")))
     variant = PolicyVariant.parse(name, machine)
-    policy = create_policy(
-        variant.policy,
-        max_draft_length=MAX_DRAFT_TOKENS,
-        cost_table=variant.table(machine, seed),
+    table = variant.table(machine, seed)
+    policy = (
+        CONFIDENT.build(max_draft_length=MAX_DRAFT_TOKENS, parameters={}, cost_table=table)
+        if variant.reads_all_confidences
+        else create_policy(variant.policy, max_draft_length=MAX_DRAFT_TOKENS, cost_table=table)
     )
     return GovernedArm(
         policy,
@@ -84,6 +87,7 @@ class PolicyVariant:
     verify_error: float = 0.0
     draft_error: float = 0.0
     cell_noise: float = 0.0
+    reads_all_confidences: bool = False
 
     @classmethod
     def parse(cls, name: str, machine: Machine) -> PolicyVariant:
@@ -109,6 +113,7 @@ class PolicyVariant:
             verify_error=errors["verify"],
             draft_error=errors["draft"],
             cell_noise=errors["cells"],
+            reads_all_confidences="early" in words,
         )
 
     def table(self, machine: Machine, seed: int) -> CostTable | None:

@@ -26,7 +26,7 @@ Examples:
   paceline quantize ./my-model --scheme w8a8 --out ./my-model-int8
       INT8, the first choice on CPUs; needs no calibration
   paceline quantize ./my-model --scheme smoothquant --calibration prompts.jsonl --out ./my-int8
-      INT8 fitted to your own prompts, as fast; for models that lose too much by w8a8
+      INT8 fitted to your own prompts, as fast; where w8a8 costs too much quality
   paceline quantize ./my-model --scheme awq --calibration prompts.jsonl --out ./my-model-awq
       4 bits, fitted to your own prompts, which pass through the model's chat template
   paceline quantize smollm2 --scheme gptq --group-size 64 --out ./smollm2-gptq

@@ -50,7 +50,7 @@ SCHEMES: dict[str, Scheme] = {
             8,
             False,
             True,
-            "the same, fitted to the activations",
+            "INT8 as w8a8, fitted to the activations",
         ),
         Scheme(
             "fp8",

@@ -81,6 +81,11 @@ def test_the_largest_number_draws_no_token_beyond_the_last_with_weight() -> None
     assert draw_by_cumulation(weights, uniform).max() == 0
 
 
+def test_without_rows_nothing_is_drawn() -> None:
+    """As in a step that verifies no draft."""
+    assert draw_by_cumulation(torch.zeros(0, 300), torch.zeros(0)).tolist() == []
+
+
 def test_a_row_without_weight_gives_an_index_of_the_vocabulary() -> None:
     assert draw_by_cumulation(torch.zeros(1, 4), torch.tensor([0.5])).item() == 3
 
@@ -154,8 +159,8 @@ def test_without_draft_probabilities_any_other_token_replaces_the_draft() -> Non
     assert of_padded.tolist() == pytest.approx([0.2, 0.5, 0.3], abs=0.012)
 
 
-def sampler(**changed: Any) -> Any:
-    return SimpleNamespace(use_fp64_gumbel=False, logprobs_mode="raw_logprobs", **changed)
+def sampler() -> Any:
+    return SimpleNamespace(use_fp64_gumbel=False, logprobs_mode="raw_logprobs")
 
 
 def test_answers_have_the_law_of_their_logits_within_top_k() -> None:
@@ -181,6 +186,29 @@ def test_an_answer_with_a_seed_does_not_depend_on_its_batch() -> None:
         token_ids, _ = SAMPLED(never, sampler(), logits[rows].clone(), generators, None, None)
         drawn.add(token_ids[place].item())
     assert len(drawn) == 1
+
+
+def test_answers_stay_within_top_p() -> None:
+    """Probabilities 0.5, 0.3 and 0.2: a top-p of 0.7 leaves the first two."""
+    torch.manual_seed(0)
+    rows = 20_000
+    logits = torch.tensor([0.5, 0.3, 0.2]).log().repeat(rows, 1)
+    token_ids, _ = SAMPLED(never, sampler(), logits, {}, None, torch.full((rows,), 0.7))
+    found = token_ids.bincount(minlength=3) / rows
+    assert found.tolist() == pytest.approx([0.625, 0.375, 0.0], abs=0.015)
+    assert found[2] == 0
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
+def test_a_logit_that_is_no_number_gives_the_likeliest_token(
+    wrong: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    logits = torch.zeros(2, 1000)
+    logits[0, 3] = wrong
+    logits[1, 5] = 1000.0
+    token_ids, _ = SAMPLED(never, sampler(), logits, {}, None, None)
+    assert token_ids.tolist() == [3, 5]
+    assert "logits with NaN or infinity" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -64,3 +64,10 @@ def test_the_states_of_several_steps_are_noted_together() -> None:
     assert (gap.start, gap.stop) == (4, 6)
     assert missed.num_tokens == 0
     missed.note(runner, coverage)  # nothing is left to note
+
+
+def test_states_of_another_number_of_tokens_are_refused() -> None:
+    missed = _MissedSteps()
+    missed.add(np.array([4, 5]), torch.ones(1, 3), None)
+    with pytest.raises(ValueError, match="2 tokens have 1 rows of states"):
+        missed.note(runner_of_8_slots(), DraftCoverage(2, 4))

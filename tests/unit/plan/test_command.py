@@ -89,10 +89,10 @@ def test_the_list_has_the_entries_of_the_users_own_file(tmp_path: Path, is_first
     result = run_plan(*words if is_first else (*words[1:], words[0]))
     assert result.exit_code == 0
     assert "  mine/model-1b" in result.stdout.splitlines()
-    file.write_text('{"modles": []}')
+    file.write_text('{"mdels": []}')
     result = run_plan(*words)
     assert result.exit_code == 2
-    assert f"{file} has the keys modles; allowed: gpus, cpus, models" in result.stderr
+    assert f"{file} has the keys mdels; allowed: gpus, cpus, models" in result.stderr
 
 
 @pytest.mark.parametrize(

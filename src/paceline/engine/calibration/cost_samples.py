@@ -1,13 +1,12 @@
 """`CostSamples`: the durations of trial steps by kind, and the `CostTable` made of them.
 
 The duration of a kind is the median of its samples without the first, which may compile or
-allocate, and no longer than that of any kind with as many requests and tokens or more: a cell above
-such a one was disturbed. The least sample is less disturbed by other work, but some kinds are fast
-now and then: of SmolLM2 with its head, the least of 5 said that one draft makes a step 21 % longer,
-the median 32 %, and serving 31 %. The second rule would be wrong where a larger step runs faster,
-as in a CUDA graph that the smaller one lacks; engines with such graphs are not measured
-(`suitability`).
-What drafting adds is smoothed (`draft_fit`).
+allocate; of two samples, the least. It is no longer than that of any kind with as many requests and
+tokens or more: a cell above such a one was disturbed. (The least of all samples would be disturbed
+less, but some kinds are fast now and then: of SmolLM2 with its head, the least of 5 said that one
+draft makes a step 21 % longer, the median 32 %, and serving 31 %.) The second rule would be wrong
+where a larger step runs faster, as in a CUDA graph that the smaller one lacks; engines with such
+graphs are not measured (`suitability`). What drafting adds is smoothed (`draft_fit`).
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ class CostSamples:
     def typical_s(self, kind: StepKind) -> float:
         """Its duration by the samples so far. It must have been measured."""
         samples = self._samples[kind]
-        return median(samples[1:] or samples)
+        return median(samples[1:]) if len(samples) > 2 else min(samples)
 
     def round_s(self, num_requests: int) -> float:
         """Seconds of a round of that size. It must have been measured."""

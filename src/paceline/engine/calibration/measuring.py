@@ -14,7 +14,8 @@ from typing import Protocol
 from paceline.engine.calibration.cost_samples import CostSamples
 from paceline.engine.calibration.plan import Plan, StepKind, fit_plan
 
-_MAX_ROUNDS = 5
+_FIRST_ROUNDS = 2
+_MAX_ROUNDS = 6
 _CONTEXT_ROUNDS = 3
 _PROBE_STEPS = 3
 _CONTEXT_SHARE = 0.15
@@ -60,7 +61,7 @@ def measure(
     samples = CostSamples(plan)
     table_end_s = started_s + budget_s * (1.0 if plan.long is None else 1.0 - _CONTEXT_SHARE)
     sizes = _first_pass(steps, samples, end_s=table_end_s, clock=clock)
-    for _ in range(_MAX_ROUNDS - 1):
+    for _ in range(_MAX_ROUNDS - _FIRST_ROUNDS):
         for size in sizes:
             if clock() + samples.round_s(size) <= table_end_s:
                 steps.begin(size, plan.context_tokens)
@@ -73,13 +74,13 @@ def measure(
 def _first_pass(
     steps: TrialSteps, samples: CostSamples, *, end_s: float, clock: Callable[[], float]
 ) -> tuple[int, ...]:
-    """Run two rounds of each size until the next is expected not to fit."""
+    """Run the first rounds of each size until the next is expected not to fit."""
     plan = samples.plan
     for index, size in enumerate(plan.sizes):
-        if index and clock() + 2 * _expected_round_s(samples, index) > end_s:
+        if index and clock() + _FIRST_ROUNDS * _expected_round_s(samples, index) > end_s:
             return plan.sizes[:index]
         steps.begin(size, plan.context_tokens)
-        for _ in range(2):
+        for _ in range(_FIRST_ROUNDS):
             _round(steps, samples, plan.kinds_of(size))
     return plan.sizes
 

@@ -19,7 +19,7 @@ the bundled pair."""
 _MAX_DEVIATION = 0.15
 """Chosen empirically: repeats of a step on an idle two-core machine differ by 5 %."""
 REPEATS = 3
-"""Steps of each kind in a round. Their median counts, as in the table; the first one is slow."""
+"""Steps of each kind in a round, after a first one. Their median counts, as in the table."""
 MAX_ATTEMPTS = 5
 """Rounds of checks until the table holds: on a busy machine one round does not give the usual
 duration of each kind. Measuring anew takes ten times as long as a round."""

@@ -168,6 +168,15 @@ FIX_HOOKS: tuple[VllmHook, ...] = (
         remove_when=_DRAWS_FAST,
     ),
     VllmHook(
+        name="sampler_dispatch",
+        target="vllm.v1.sample.ops.topk_topp_sampler:TopKTopPSampler.__init__",
+        expected=("forward_cpu",),
+        is_body=True,
+        part="cpu_draws",
+        purpose="samples on CPUs by the method that is replaced",
+        remove_when=_DRAWS_FAST,
+    ),
+    VllmHook(
         name="top_p",
         target="vllm.v1.sample.ops.topk_topp_sampler:apply_top_k_top_p_pytorch",
         expected=("logits", "k", "p", "allow_cpu_sync"),

@@ -16,8 +16,8 @@ exist when the step verifies no draft token. Under speculation vLLM calls it for
 crashes the engine.
 
 The other adapters were reviewed and are correct: they copy their outputs back and take the
-recovered token's noise per request; `apply_top_k_top_p_pytorch` and `fused_gumbel_argmax` use no
-adapter.
+recovered token's noise per request; `apply_top_k_top_p_pytorch` uses none. (`cpu_draws` replaces
+the draws themselves, because they are slow.)
 
 The fix replaces the two adapters in `vllm.utils.cpu_triton_utils`. vLLM reads them from there right
 after it has loaded the plugins in each worker (`WorkerWrapperBase.init_worker`), so the fix reaches

@@ -85,30 +85,24 @@ def _propose(stock: Any, runner: Any, *arguments: Any, **named: Any) -> Any:
     coverage = _coverage_of(runner)
     if coverage is None:
         return no_drafts if is_near_limit else stock(runner, *arguments, **named)
-    slots = common.slot_mapping.numpy()
-
-    missed = _missed_steps(runner)
-
-    def miss() -> list[list[int]]:
-        missed.add(slots, step["hidden_states"], step["aux_hidden_states"])
-        if missed.num_tokens >= _MOST_MISSED:
-            missed.note(runner, coverage)
-        return no_drafts
-
-    if is_near_limit or is_off:
-        return miss()
+    slots, missed = common.slot_mapping.numpy(), _missed_steps(runner)
+    rests = is_near_limit or is_off
     try:
-        missed.note(runner, coverage)
-        is_complete = _backfill(runner, coverage, common)
+        if not rests:
+            missed.note(runner, coverage)
+            rests = not _backfill(runner, coverage, common)
+        if rests:
+            missed.add(slots, step["hidden_states"], step["aux_hidden_states"])
+            if missed.num_tokens >= _MOST_MISSED:
+                missed.note(runner, coverage)
+            return no_drafts
     except Exception:  # a stale draft cache costs acceptance, not correctness: serving continues
         logger.exception(
             "Paceline: the backfill of the drafter's KV cache failed; the drafter now runs in "
             "every step"
         )
         setattr(runner, _COVERAGE, None)
-        return stock(runner, *arguments, **named)
-    if not is_complete:
-        return miss()
+        return no_drafts if rests else stock(runner, *arguments, **named)
     proposal = stock(runner, *arguments, **named)
     coverage.mark_computed(slots)
     return proposal
@@ -211,13 +205,15 @@ def _keep_states(runner: Any, slots: Sequence[Ints], states: Sequence[tuple[Any,
         else torch.cat([layer[: len(of_step)] for layer in layers], dim=-1)
         for of_step, (hidden, layers) in zip(slots, states, strict=True)
     ]
+    of_all = np.concatenate(slots)
     combined = drafter.model.combine_hidden_states(torch.cat(rows))
+    if len(combined) != len(of_all):
+        raise ValueError(f"{len(of_all)} tokens have {len(combined)} rows of states")
     if not hasattr(runner, _KEPT):
         # Not uninitialised. The trial steps of a start read states of contexts that were never
         # computed. NaN among them would stay in the head's KV cache, and reach each later request
         # in whose last block such a slot is: attention multiplies it by 0.
         setattr(runner, _KEPT, combined.new_zeros(_num_slots(runner), combined.shape[-1]))
-    of_all = np.concatenate(slots)
     # A slot may have been given to another request meanwhile: the last states count.
     filled, from_end = np.unique(of_all[::-1], return_index=True)
     is_real = filled >= 0

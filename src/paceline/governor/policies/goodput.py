@@ -46,8 +46,9 @@ _LEAST_CONFIDENT_STEP_S = 0.03
 """Reading, mapping and weighing confidences takes 0.7 to 1 ms of a step, and gains some 3 %."""
 _DEEPER_VALUE = 0.9
 """Of the best length for all requests: the least value of the length up to which some requests may
-have more. Where verification gets dear at once, as with 288 rows on two cores, the price of the
-step before lets too many through, and without a limit a fifth was lost."""
+have more. Where verification gets expensive at once, as with 288 rows on two cores, the price of
+the step before lets too many through: without a limit, 32 requests of predictable text lost a
+fifth."""
 _MOST_RESTS = 8
 """Steps at length 0 that are planned at once while the load stays: nothing is learned of acceptance
 in them, and a plan takes up to a thirtieth of a step of a small model."""
@@ -123,16 +124,15 @@ class GoodputPolicy:
         """The best length; at 0 now and then a test draft."""
         kind = (
             load.num_requests, load.num_prefilling, load.num_undrafted, load.max_draft_length,
-            load.allowed_lengths, load.reports_confidences, load.classes,
+            load.allowed_lengths, load.reports_confidences, load.classes, load.num_waiting > 0,
         )  # fmt: skip
         if self._rest is not None and self._rest_left and self._rest[0] == kind:
             self._rest_left -= 1
             self._pause.count_step()
             return self._rest[1]
+        self._rest_left = 0
         plan = self._new_plan(load)
-        rests = plan.draft_length == 0 and load.num_drafting > 0
-        self._rest = (kind, plan) if rests else None
-        self._rest_left = min(_MOST_RESTS, self._pause.steps_left()) if rests else 0
+        self._rest = (kind, plan) if self._rest_left else None
         return plan
 
     def _new_plan(self, load: EngineLoad) -> DraftPlan:
@@ -156,9 +156,11 @@ class GoodputPolicy:
         drafted = max(length, lengths[1]) if len(lengths) > 1 else 0
         if drafted and self._wants_confidences(load, forecast.seconds[drafted]):
             self._rule = self._rule_for(load, costs, forecast, drafted)
-            if length or self._is_worth_starting(load, costs, self._rule, lengths[-1]):
-                rate, step_s = self._price.rate, forecast.seconds[max(length, lengths[1])]
-                length = self._deepest(forecast, lengths, drafted)
+            deepest = _deepest(forecast, lengths, drafted)
+            if length or self._is_worth_starting(load, costs, self._rule, deepest):
+                rate, step_s, length = self._price.rate, forecast.seconds[drafted], deepest
+        else:
+            self._price.forget()
         self._length = length
         if length:
             self._test_length = 0
@@ -173,6 +175,8 @@ class GoodputPolicy:
             ):
                 self._test_length, self._rule = lengths[1], rule
                 return DraftPlan(lengths[1], "off: one test draft", is_exploring=True, rule=rule)
+            if len(lengths) > 1:
+                self._rest_left = min(_MOST_RESTS, self._pause.steps_left())
         return DraftPlan(
             length,
             self._reason(length, load, step_s),
@@ -196,14 +200,6 @@ class GoodputPolicy:
         self._price.settle(load.num_decoding, survival[is_possible], costs, num_passes)
         chosen: list[int] = widths.tolist()
         return chosen
-
-    def _deepest(self, forecast: StepForecast, lengths: Sequence[int], best: int) -> int:
-        """The longest of `lengths` from `best` on that is nearly as good for all requests."""
-        least = _DEEPER_VALUE * forecast.values[best]
-        worthy = takewhile(
-            lambda length: length <= best or forecast.values[length] >= least, lengths
-        )
-        return max(worthy)
 
     def _wants_confidences(self, load: EngineLoad, step_s: float) -> bool:
         if not (self.chooses_widths and load.reports_confidences):
@@ -274,6 +270,13 @@ class GoodputPolicy:
         if not self._cost.has_unit:
             return chosen
         return f"{chosen}; {1e3 * step_s:.3g} ms a step"
+
+
+def _deepest(forecast: StepForecast, lengths: Sequence[int], best: int) -> int:
+    """The last of `lengths` from `best` on before one that is clearly worse for all requests."""
+    least = _DEEPER_VALUE * forecast.values[best]
+    worthy = takewhile(lambda one: one <= best or forecast.values[one] >= least, lengths)
+    return max(worthy)
 
 
 def _classes_of(load: EngineLoad) -> Mapping[str, int]:

@@ -42,7 +42,6 @@ _MOST_ACCEPTANCE = 0.975
 _LEAST_COST = 0.01
 _LONGEST = 1e4
 """Steps."""
-_MANY = int(_LONGEST)
 
 
 def gain_of_knowing(seconds: Sequence[float]) -> tuple[float, float]:
@@ -119,7 +118,7 @@ class UndraftedPause:
     def steps_left(self) -> int:
         """Steps that `is_over` need not be asked about as long as the load stays."""
         left = self._pause - self._steps
-        return max(math.ceil(left) - 1, 0) if math.isfinite(left) else _MANY
+        return max(math.ceil(min(left, _LONGEST)) - 1, 0)
 
     def judge(self, num_accepted: int, num_judged: int, expected: float) -> None:
         """Learn the verdicts of a test draft; `expected` is the acceptance before it."""

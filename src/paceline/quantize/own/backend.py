@@ -155,7 +155,6 @@ class _Calibrated:
             samples,
             self._search,
             scales_values=can_scale_values(self._job.source.config),
-            dtype=getattr(torch, self._job.source.dtype, torch.float32),
         )
 
     def _search(self, weights: Sequence[torch.Tensor], sample: InputSample) -> torch.Tensor:

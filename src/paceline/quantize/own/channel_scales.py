@@ -70,12 +70,11 @@ def scale_layer(
     search: Search,
     *,
     scales_values: bool,
-    dtype: torch.dtype,
 ) -> None:
     """Scale the matrices of a decoder layer and the modules before them, in place.
 
     `samples` has the inputs of the first matrix of each reading group. `scales_values` says whether
-    o_proj may be scaled through v_proj. Norms will be stored in `dtype`.
+    o_proj may be scaled through v_proj.
     """
     for before, readers in READERS:
         if before == "self_attn.v_proj" and not scales_values:
@@ -84,7 +83,7 @@ def scale_layer(
         scales = search([weight.data for weight in weights], samples[readers[0]])
         module = layer.get_submodule(before)
         if module.weight.dim() == 1:
-            scales = _exactly_divided(module.weight.data, scales, dtype)
+            scales = _exactly_divided(module.weight.data, scales)
         for weight in weights:
             weight.data.mul_(scales.to(weight.dtype))
         divided = scales.to(module.weight.dtype)
@@ -93,13 +92,14 @@ def scale_layer(
             module.bias.data.div_(divided)
 
 
-def _exactly_divided(norm: torch.Tensor, scales: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """Return scales near these by which the norm divided is what `dtype` can store.
+def _exactly_divided(norm: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
+    """Return scales near these by which the norm divided is what bfloat16 can store, as can the
+    wider formats; 1 where it would be 0.
 
-    Rounded, it would be off by up to 0.4 % in bfloat16, in the same direction for every token.
+    Rounded, it would be off by up to 0.4 %, in the same direction for every token.
     """
-    stored = (norm / scales).to(dtype).to(norm.dtype)
-    return torch.where(stored != 0, norm / stored, scales)
+    stored = (norm / scales).bfloat16().to(norm.dtype)
+    return torch.where(stored != 0, norm / stored, torch.ones_like(scales))
 
 
 def least_error(

@@ -6,8 +6,9 @@ channel, the scales s = a^r / w^(1 - r) move a part of that into the weights, wh
 output. The paper takes one strength r for a model; here each group of matrices has the r with the
 smallest error of its outputs on calibration inputs, and none where none is better.
 
-The error is that of a token relative to its outputs: the few tokens with huge inputs, such as the
-first, would decide otherwise.
+The error is that of a token relative to its outputs, added over the matrices that share its inputs:
+the few tokens with huge inputs, such as the first, and the matrix with the largest outputs, would
+decide otherwise.
 
 Reference: Xiao et al., SmoothQuant (arXiv 2211.10438).
 """
@@ -24,7 +25,7 @@ from paceline.quantize.schemes import Scheme
 
 _STRENGTHS = tuple(step / 20 for step in range(4, 20))
 _TINY = 1e-5
-"""Least size of a weight in the ratio, so that a column of zeros gives a finite scale."""
+"""Least size of a weight in the ratio, and of outputs, so that zeros give finite numbers."""
 
 
 def search_scales(
@@ -32,18 +33,20 @@ def search_scales(
 ) -> torch.Tensor:
     """Return the scales (input channels) with the smallest output error; 1 where none is better."""
     rows = sample.rows
-    weight = torch.cat([one.float() for one in weights])
-    wanted = rows @ weight.T
-    sizes = wanted.square().sum(dim=-1)
-    is_counted = sizes > 0
+    matrices = [one.float() for one in weights]
+    wanted = [rows @ one.T for one in matrices]
+    sizes = [outputs.square().sum(dim=-1).clamp(min=_TINY**2) for outputs in wanted]
 
     def error_of(scales: torch.Tensor) -> float:
-        scaled = weight * scales
-        rounded = fake_quantize(scaled, choose_scales(scaled, scheme, None), scheme, None)
-        errors = (round_tokens(rows / scales) @ rounded.T - wanted).square().sum(dim=-1)
-        return float((errors[is_counted] / sizes[is_counted]).sum())
+        rounded_rows, error = round_tokens(rows / scales), 0.0
+        for matrix, outputs, size in zip(matrices, wanted, sizes, strict=True):
+            scaled = matrix * scales
+            rounded = fake_quantize(scaled, choose_scales(scaled, scheme, None), scheme, None)
+            errors = (rounded_rows @ rounded.T - outputs).square().sum(dim=-1)
+            error += float((errors / size).sum())
+        return error
 
-    return least_error(_candidates(sample.largest, weight), error_of)
+    return least_error(_candidates(sample.largest, torch.cat(matrices)), error_of)
 
 
 def _candidates(largest: torch.Tensor, weight: torch.Tensor) -> Iterator[torch.Tensor]:

@@ -40,6 +40,16 @@ class KnownEngine:
         return self._times * seconds
 
 
+class FastNowAndThen(KnownEngine):
+    """Every fourth step takes half as long."""
+
+    def run(self, verified_tokens: int, draft_length: int) -> float:
+        seconds = super().run(verified_tokens, draft_length)
+        saved_s = 0.5 * seconds if self.num_steps % 4 == 0 else 0.0
+        self.now_s -= saved_s
+        return seconds - saved_s
+
+
 class DisturbedEngine(KnownEngine):
     """Every seventh step takes 50 ms longer, because of other work on the machine."""
 

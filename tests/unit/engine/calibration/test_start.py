@@ -15,6 +15,7 @@ from paceline.engine.calibration.measuring import measure
 from paceline.engine.calibration.plan import Plan, plan_for
 from paceline.engine.calibration.start import (
     Calibration,
+    check_stored,
     find_costs,
     prefer_faster,
     render_measurement,
@@ -22,7 +23,12 @@ from paceline.engine.calibration.start import (
 from paceline.engine.calibration.store import StoredCosts
 from paceline.engine.calibration.suitability import why_unsuitable
 from paceline.governor.costs.cost_table import CostTable
-from unit.engine.calibration.known_engine import LIMITS, KnownEngine
+from unit.engine.calibration.known_engine import (
+    LIMITS,
+    DisturbedEngine,
+    FastNowAndThen,
+    KnownEngine,
+)
 
 
 class ExpensiveDrafts(KnownEngine):
@@ -52,12 +58,12 @@ def found_in(engine: KnownEngine, stored: StoredCosts | None) -> Calibration:
 
 def test_a_slower_machine_keeps_the_stored_table() -> None:
     """In the table, 1 request decodes in 1 ms and drafts 8 in 9 ms, 4 decode in 4 ms, 16 verify 8
-    or draft 8 in 144 ms: 302 ms. Three steps of each take 1.5 times as long now."""
+    or draft 8 in 144 ms: 302 ms. Four steps of each take 1.5 times as long now."""
     stored = stored_costs()
     found = found_in(KnownEngine(times=1.5), stored)
     assert (found.table, found.is_new) == (stored.table, False)
     assert found.message == (
-        "those stored on 2026-11-29 hold: 5 checks in 1.4 s, steps take 1.50 times as long as then"
+        "those stored on 2026-11-29 hold: 5 checks in 1.8 s, steps take 1.50 times as long as then"
     )
 
 
@@ -100,6 +106,14 @@ def part_of(table: CostTable, *, num_sizes: int, num_lengths: int) -> CostTable:
         verify_s=cells(table.verify_s),
         draft_s=cells(table.draft_s),
     )
+
+
+@pytest.mark.parametrize("kind", [FastNowAndThen, DisturbedEngine])
+def test_single_steps_that_are_faster_or_slower_leave_the_stored_table(
+    kind: type[KnownEngine],
+) -> None:
+    engine = kind()
+    assert check_stored(engine, known_plan(), stored_costs(), clock=engine.clock) is not None
 
 
 def test_a_table_measured_beside_other_work_does_not_replace_a_faster_one() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from paceline.governor.contract.samples import ordinary_sample
 from paceline.governor.policies.goodput import GoodputPolicy
-from paceline.governor.values import StepSample
+from paceline.governor.values import DraftPlan, StepSample
 from unit.governor.policies.computed_tables import LENGTHS, NOT_WORTH_IT_S, ONE, policy, teach
 from unit.governor.steady import MAX
 
@@ -181,6 +181,7 @@ def test_without_a_unit_no_time_is_stated_and_none_is_compared(reports_confidenc
 NO_DRAFTS: dict[str, dict[str, Any]] = {
     "only prompts": {"num_prefilling": 1},
     "only capped requests": {"num_undrafted": 1},
+    "a ceiling of 0": {"max_draft_length": 0},
 }
 
 
@@ -197,11 +198,52 @@ def test_steps_in_which_no_request_takes_drafts_do_not_count_as_off(
             plans.append(found.plan(ONE).draft_length)
             for _ in range(num_between):
                 plan = found.plan(replace(ONE, **changes))
-                assert (plan.draft_length, plan.reason) == (0, "no request takes drafts")
+                assert plan.draft_length == 0
+                assert plan.reason in (
+                    "no request takes drafts",
+                    "no requests or no drafting allowed",
+                )
                 assert not plan.is_exploring
         drafted.append(plans)
     assert drafted[0] == drafted[1]
     assert sum(drafted[0]) > 3
+
+
+CHANGES: dict[str, dict[str, Any]] = {
+    "more requests": {"num_requests": 2},
+    "a class that accepts more": {"classes": {"easy": 1}},
+    "a request without drafts": {"num_requests": 2, "num_undrafted": 1},
+    "other lengths": {"allowed_lengths": (0, 1)},
+    "a lower ceiling": {"max_draft_length": 3},
+    "requests that wait": {"num_waiting": 5},
+}
+
+
+@pytest.mark.parametrize("changes", CHANGES.values(), ids=CHANGES)
+def test_a_plan_to_rest_holds_for_the_load_that_it_was_made_for(changes: dict[str, Any]) -> None:
+    """Each step is planned anew after a change, as by a policy that has not rested before it."""
+    found = policy(NOT_WORTH_IT_S)
+    teach(found, [0], classes=("",))
+    teach(found, [MAX], classes=("easy",))
+    for _ in range(40):
+        found.plan(ONE)
+    planned = []
+    found._new_plan = lambda load: planned.append(load) or DraftPlan(0, "")  # type: ignore
+    found.plan(replace(ONE, **changes))
+    assert planned == [replace(ONE, **changes)]
+
+
+def test_verdicts_end_a_rest() -> None:
+    """Text has become easy: the step after the verdicts that show it drafts."""
+    found = policy(0.003)
+    teach(found, [0])
+    for _ in range(100):
+        if found._rest is not None:
+            break
+        found.plan(ONE)
+    assert found.plan(ONE).draft_length == 0
+    teach(found, [MAX])
+    assert found.plan(ONE).draft_length > 0
 
 
 def test_while_drafting_a_step_of_prompts_has_one_pass() -> None:
