@@ -21,9 +21,9 @@ NOT_MEASURED = {
 def claims(read: ReadResult) -> Iterator[Claim]:
     """See `DocumentClaims`."""
     for name in ("chat-1", "edit-1", "chat-16"):
-        found = compared(read(f"compare-smollm2-{name}-2026-11-30.json"))
+        found = compared(read(f"compare-smollm2-{name}-2026-12-01.json"))
         yield claim("| {off:.1f} | {on:.1f} | {gain:+.1f} % ({low:+.1f} to {high:+.1f}) |", **found)
-    chat = compared(read("compare-smollm2-chat-1-2026-11-30.json"))
+    chat = compared(read("compare-smollm2-chat-1-2026-12-01.json"))
     yield claim("after {ttft_on:.1f} ms, with it off after {ttft_off:.1f} ms", **chat)
     head = read("drafter-smollm2-2026-11-30.json")["acceptance"][0]
     yield claim(

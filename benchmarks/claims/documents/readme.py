@@ -6,28 +6,34 @@ from collections.abc import Iterator
 
 from benchmarks.claims.claim import Claim, ReadResult, claim
 from benchmarks.claims.documents.failures import num_continued
-from benchmarks.claims.documents.shifting_trace import RESULT as SHIFTING_TRACE
+from benchmarks.claims.documents.headline import CELLS
+from benchmarks.claims.documents.headline import RESULT as HEADLINE
+from benchmarks.claims.documents.shifting_trace import CHATS
 from benchmarks.claims.readers import compared, interleaved_figures
+from benchmarks.claims.spread import Spread
+from benchmarks.headline.measured import TOKENS_PER_S, Measured, read_measured
 
 DOCUMENT = "README.md"
 COMPARED = ("chat-1", "edit-1", "chat-16")
 NOT_MEASURED = {
-    "setting": ("1 to 32 users", "as much as one of 120M parameters"),
+    "setting": ("eight loads", "ten phases"),
 }
 
 
 def claims(read: ReadResult) -> Iterator[Claim]:
     """See `DocumentClaims`."""
     for name in COMPARED:
-        found = compared(read(f"compare-smollm2-{name}-2026-11-30.json"))
+        found = compared(read(f"compare-smollm2-{name}-2026-12-01.json"))
         yield claim("| {gain:+.0f} % ({low:+.0f} to {high:+.0f}) |", **found)
-    trace = interleaved_figures(read(SHIFTING_TRACE))
-    yield claim(
-        "fourteen phases of easy to hard text, 1 to 32 users | "
-        "{single.mean:+.1f} % ({single.lowest:+.1f} to {single.highest:+.1f}) |",
-        **trace,
-    )
-    yield claim("| {worst.mean:+.0f} % ({worst.lowest:+.0f} to {worst.highest:+.0f}) |", **trace)
+    yield from _servers(read_measured(read(HEADLINE)))
+    trace = interleaved_figures(read(CHATS))
+    for text, figure in (
+        ("half of them sampled, against no speculation", "none"),
+        ("against the better of no speculation and the best fixed length", "worst"),
+    ):
+        yield claim(
+            text + " | {x.mean:+.1f} % ({x.lowest:+.1f} to {x.highest:+.1f}) |", x=trace[figure]
+        )
     mock = read("soak-kills-2026-11-29.json")
     yield claim(
         "completed under {kills} kills; the others lost a second one, and end with an error since "
@@ -50,4 +56,20 @@ def claims(read: ReadResult) -> Iterator[Claim]:
         lost=lost,
         completed=completed,
         streams=streams,
+    )
+
+
+def _servers(measured: Measured) -> Iterator[Claim]:
+    def gain(base: str, cell: str) -> Spread:
+        return Spread(measured.gain(TOKENS_PER_S, "paceline", base, cell))
+
+    times = "| {x.mean:.{digits}f} times ({x.lowest:.{digits}f} to {x.highest:.{digits}f}) |"
+    for text, base, digits in (
+        ("with the same weights in four bits ", "llama.cpp", 1),
+        ("against vLLM with its defaults ", "vllm", 2),
+    ):
+        yield claim(text + times.replace("{digits}", str(digits)), x=gain(base, "chat-16"))
+    worst = min((gain("vllm+layout", cell) for cell in CELLS), key=lambda one: one.mean)
+    yield claim(
+        "against vLLM without drafts in the same layout " + times.replace("{digits}", "2"), x=worst
     )

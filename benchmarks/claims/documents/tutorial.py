@@ -14,7 +14,7 @@ NOT_MEASURED: Mapping[str, tuple[str, ...]] = {"setting": ("a fixed length\nof 8
 def claims(read: ReadResult) -> Iterator[Claim]:
     """See `DocumentClaims`."""
     chat, chats, edit = (
-        compared(read(f"compare-smollm2-{name}-2026-11-30.json"))
+        compared(read(f"compare-smollm2-{name}-2026-12-01.json"))
         for name in ("chat-1", "chat-16", "edit-1")
     )
     yield claim(

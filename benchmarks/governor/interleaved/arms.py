@@ -9,8 +9,8 @@ package of policies. A LABEL distinguishes two arms that are otherwise equal: `n
 
 The rules of other engines, to compare with: SGLang's is `sglang-ema@benchmarks/governor/peers`, and
 vLLM's length table is `schedule:schedule=[[1,4,6],[5,16,2],[17,64,0]]`, with a table that was tuned
-on this machine. `goodput-lengths@benchmarks/governor/peers` is `goodput` without confidences, and
-`goodput-confident` there reads them in short steps, too.
+on this machine. `goodput-confident@benchmarks/governor/peers` is `goodput` with
+confidences in steps of any length.
 """
 
 from __future__ import annotations

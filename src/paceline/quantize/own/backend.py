@@ -35,8 +35,7 @@ from paceline.quantize.own.shards import (
 )
 
 _SAMPLED_ROWS = 512
-"""Inputs on which scales are compared: more change the choice little (chosen
-empirically)."""
+"""Inputs on which scales are compared; chosen empirically for AWQ, where more change little."""
 _METHODS = {
     "awq": "AWQ search over activation scales, symmetric groups with clipping",
     "gptq": "GPTQ without activation order, symmetric groups with clipping",
