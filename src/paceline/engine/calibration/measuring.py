@@ -1,7 +1,8 @@
 """Run the trial steps of a plan within a time budget.
 
 A round runs each kind of one size once. The first use of a shape may compile or allocate, so the
-first pass over the sizes, small to large, runs two rounds of each; later passes add one. What the budget drops is the repeats, and then the largest sizes.
+first pass over the sizes, small to large, runs two rounds of each; later passes add one. What the
+budget drops is the repeats, and then the largest sizes.
 """
 
 from __future__ import annotations

@@ -119,8 +119,8 @@ def test_every_planted_wrong_figure_is_found(module: DocumentClaims) -> None:
         ("docs/figures.md", "chaos-real-kills-", ("total", "num_requests")),
         (
             "README.md",
-            "governor-interleaved-twin-model-campaign-2026-11-30.json.gz",
-            ("runs", 3, "seconds"),
+            "compare-smollm2-edit-1-",
+            ("difference", "output_tokens_per_s", "low"),
         ),
         (
             "docs/experiments/shifting-trace.md",
