@@ -134,7 +134,7 @@ class Answer:
     def _fields_for(self, replica: Replica) -> dict[str, object]:
         """Fields to set in the body for this replica."""
         context = self._context
-        return engine_fields(context.plan, context.request.parsed, replica.dialect)
+        return engine_fields(context.plan, context.request, replica.dialect)
 
     def _body(self, fields: Mapping[str, object]) -> bytes:
         request = self._context.request

@@ -73,6 +73,32 @@ def read_messages(request: Mapping[str, Any]) -> PromptSize:
     return _size_of_text(num_chars)
 
 
+def with_text_parts(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]] | None:
+    """These checked messages with a text part for each string in a list of content.
+
+    None if there is no such string. vLLM refuses a list that has strings only.
+
+    >>> with_text_parts([{"role": "user", "content": ["a"]}])
+    [{'role': 'user', 'content': [{'type': 'text', 'text': 'a'}]}]
+    """
+    if not any(_has_strings(message.get("content")) for message in messages):
+        return None
+    return [
+        {**message, "content": [_text_part(part) for part in message["content"]]}
+        if _has_strings(message.get("content"))
+        else message
+        for message in messages
+    ]
+
+
+def _has_strings(content: object) -> bool:
+    return isinstance(content, list) and any(isinstance(part, str) for part in content)
+
+
+def _text_part(part: object) -> object:
+    return {"type": "text", "text": part} if isinstance(part, str) else part
+
+
 def read_prompt(request: Mapping[str, Any]) -> PromptSize:
     """Read the prompt of a completion: a text, token ids, or a list of either.
 
