@@ -101,3 +101,64 @@ def codex_request(conversation: list[Json], model: str, **more: object) -> Json:
         "client_metadata": {"x-installation-id": "1b4e"},
         **more,
     }
+
+
+def mcp_functions(num: int = 24) -> list[Json]:
+    """The functions of MCP servers, 100 KB: references, alternatives, enums, long texts."""
+    return [
+        {
+            "type": "function",
+            "name": f"mcp__tracker__operation_{number}",
+            "description": f"Operation {number} of the tracker. " + "Use it with care. " * 60,
+            "parameters": _nested_schema(),
+        }
+        for number in range(num)
+    ]
+
+
+def _nested_schema() -> Json:
+    states = ["open", "in progress", "blocked", "in review", "done", "won't do", "⏸ paused"]
+    comparison = {
+        "type": "object",
+        "properties": {
+            "field": {"enum": ["state", "assignee", "label", "created_at", None]},
+            "operator": {"const": "equals"},
+            "value": {"anyOf": [{"type": "string"}, {"type": "number"}, {"type": "null"}]},
+        },
+        "required": ["field", "operator", "value"],
+    }
+    both = {
+        "type": "object",
+        "properties": {"all": {"type": "array", "items": {"$ref": "#/$defs/Filter"}}},
+    }
+    texts = {
+        f"option_{index}": {
+            "type": ["string", "null"],
+            "description": f"Option {index}: " + "what it does, and when to leave it out. " * 4,
+            "default": None,
+        }
+        for index in range(8)
+    }
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$defs": {
+            "Comparison": comparison,
+            "Filter": {"anyOf": [{"$ref": "#/$defs/Comparison"}, both]},
+            "State": {"type": "string", "enum": states},
+        },
+        "type": "object",
+        "properties": {
+            "filter": {"$ref": "#/$defs/Filter"},
+            "states": {"type": "array", "items": {"$ref": "#/$defs/State"}, "uniqueItems": True},
+            "page": {"type": "integer", "minimum": 1, "maximum": 2**53 - 1},
+            "threshold": {"type": "number", "exclusiveMinimum": 0, "maximum": 1e3},
+            **texts,
+        },
+        "required": ["filter"],
+        "additionalProperties": False,
+    }
+
+
+def as_chat_tool(tool: Json) -> Json:
+    """A function of /v1/responses as a tool of /v1/chat/completions."""
+    return {"type": "function", "function": {k: v for k, v in tool.items() if k != "type"}}

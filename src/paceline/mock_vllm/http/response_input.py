@@ -1,9 +1,9 @@
 """Read the items of a request to /v1/responses as the messages of a chat, as vLLM 0.32 does.
 
-An assistant's turn may have several items (reasoning, a text, calls); vLLM joins them to one message
-(`construct_chat_messages_with_tool_call` in entrypoints/openai/responses/utils.py). Of that message
-the mock model reads the text: its chat template has no calls and no reasoning, as that of the
-bundled pair. Only whether vLLM takes an item is checked, not each of its fields.
+An assistant's turn may have several items (reasoning, a text, calls). vLLM joins them to one
+message (`construct_chat_messages_with_tool_call` in entrypoints/openai/responses/utils.py). The
+mock model reads the text of that message: like the template of the bundled pair, its chat template
+has no calls and no reasoning. Only the type of an item is checked, not each of its fields.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ _SHOWN_IN_NAMESPACE = (
 
 
 def shown_tools(tools: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The tools as an answer repeats them. Those that vLLM shows no model stay as they came."""
+    """The tools as an answer repeats them. Those that vLLM shows to no model stay as they came."""
     return [_shown(tool, _SHOWN.get(tool.get("type", ""), tuple(tool))) for tool in tools]
 
 

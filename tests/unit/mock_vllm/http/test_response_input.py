@@ -1,4 +1,4 @@
-"""The items of a response's input become messages as in vLLM, and the mock model reads their text."""
+"""The items of a response's input become messages as in vLLM; the mock model reads their text."""
 
 from __future__ import annotations
 
