@@ -114,11 +114,14 @@ def text_of(item: Json) -> str:
     return text
 
 
+LONGEST = GatewaySettings().max_body_bytes
+
+
 @asynccontextmanager
-async def before_mock() -> AsyncIterator[openai.AsyncOpenAI]:
-    """A client of a gateway with the default limit on bodies, before the mock server."""
+async def before_mock(max_body_bytes: int = LONGEST) -> AsyncIterator[openai.AsyncOpenAI]:
+    """A client of a gateway before the mock server."""
     engine = MockVllmSettings(model=MODEL, tpot_ms=0, eos_every_tokens=0, max_model_len=32_768)
-    settings = replace(SETTINGS, max_body_bytes=GatewaySettings().max_body_bytes)
+    settings = replace(SETTINGS, max_body_bytes=max_body_bytes)
     async with MockVllm(engine) as mock:
         replica = Replica("r0", mock.url, MODEL, "ready", max_model_len=engine.max_model_len)
         async with serve_gateway(settings, FixedReplicas([replica])) as gateway:
@@ -215,6 +218,19 @@ async def test_of_many_mcp_tools_only_those_that_are_compiled_have_a_limit() -> 
             await client.chat.completions.create(**request, tools=tools, tool_choice=tool_choice)
         with pytest.raises(openai.BadRequestError, match=r"tools\[\d+\]"):
             await client.chat.completions.create(**request, tools=tools, tool_choice="required")
+
+
+@pytest.mark.parametrize("max_body_bytes", [LONGEST, 2 * LONGEST])
+async def test_a_response_to_the_longest_body_is_streamed(max_body_bytes: int) -> None:
+    """Two events before the first token, and the last one, repeat the tools."""
+    tool = function("f", description="")
+    body = {"model": MODEL, "input": "a", "tools": [tool], "stream": True, "max_output_tokens": 4}
+    num_bytes = len(json.dumps(body, separators=(",", ":")))
+    tool["description"] = "x" * (max_body_bytes - num_bytes)
+    async with before_mock(max_body_bytes) as client:
+        response, texts = await respond(client, body)
+    assert response["tools"][0]["description"] == tool["description"]
+    assert len(texts) == 1
 
 
 async def test_the_tools_of_many_mcp_servers_have_no_limit_but_the_body(served: Served) -> None:
