@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from aiohttp import web
+from polling import until
 from unit.gateway.conftest import Serve, chat
 
 from browser.chromium import Page
@@ -18,6 +19,17 @@ POST = """(async () => {
   const answer = await fetch(URL, {method: 'POST', body: BODY, headers:
     {'content-type': 'application/json', 'authorization': 'Bearer x', 'x-stainless-lang': 'js'}});
   return [answer.status, answer.headers.get('x-request-id') !== null, await answer.text()];
+})()"""
+
+
+FIRST_EVENT = """(async () => {
+  const answer = await fetch(URL, {method: 'POST', body: BODY, headers:
+    {'content-type': 'application/json', 'authorization': 'Bearer x'}});
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  let text = '';
+  while (!text.includes('\\n\\n')) text += (await reader.read()).value;
+  await reader.cancel();
+  return text;
 })()"""
 
 
@@ -39,9 +51,9 @@ async def page_server() -> AsyncIterator[str]:
         await runner.cleanup()
 
 
-def post(url: str, **changes: object) -> str:
+def post(url: str, script: str = POST, **changes: object) -> str:
     body = json.dumps(json.dumps(chat(**changes)))
-    return POST.replace("URL", json.dumps(f"{url}/v1/chat/completions")).replace("BODY", body)
+    return script.replace("URL", json.dumps(f"{url}/v1/chat/completions")).replace("BODY", body)
 
 
 @pytest.mark.parametrize("allows_all", [False, True])
@@ -65,9 +77,28 @@ async def test_an_allowed_page_sends_requests_and_reads_answers(
             assert [one["id"] for one in models["data"]] == ["tiny"]
 
 
-async def test_the_browser_keeps_other_pages_out(page: Page, serve: Serve) -> None:
-    async with page_server() as origin, serve() as served:
+async def test_an_allowed_page_reads_a_stream_while_the_engine_computes(
+    page: Page, serve: Serve
+) -> None:
+    """The engine sends one token and then nothing; the page reads it, and leaves."""
+    async with page_server() as origin, serve(allowed_origins=frozenset({origin})) as served:
+        served.engine.mode = "stall"
         await page.open(origin)
-        script = f"{post(served.gateway.url)}.then(() => 'sent', (error) => error.name)"
-        assert await page.evaluate(script) == "TypeError"
-        assert served.engine.num_begun == 0
+        event = await page.evaluate(post(served.gateway.url, FIRST_EVENT, stream=True))
+        first = json.loads(event.split("\n\n")[0].removeprefix("data: "))
+        assert first["choices"][0]["delta"]["content"] == served.engine.tokens[0]
+        await until(lambda: served.engine.num_aborted == 1)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_the_browser_keeps_other_pages_out(page: Page, serve: Serve, stream: bool) -> None:
+    """Without the setting, and where it lists another page."""
+    for allowed in (frozenset[str](), frozenset({"https://chat.example"})):
+        async with page_server() as origin, serve(allowed_origins=allowed) as served:
+            await page.open(origin)
+            sent = post(served.gateway.url, stream=stream)
+            script = f"{sent}.then(() => 'sent', (error) => error.name)"
+            assert await page.evaluate(script) == "TypeError"
+            assert served.engine.num_begun == 0
+            assert any("CORS policy" in problem for problem in page.problems)
+            page.problems.clear()

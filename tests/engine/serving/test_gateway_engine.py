@@ -17,6 +17,7 @@ import pytest
 import pytest_asyncio
 from clients.real_clients import CLIENTS, run_session
 from clients.real_sessions import FAILING, STEPS, find_faults
+from coding_agents import CODEX_TURNS, as_chat_tool, codex_request, mcp_functions
 
 from engine.serving.vllm_server import MAX_MODEL_LEN, MODEL, VllmServer
 from paceline.gateway import GatewaySettings, Replica, serve_gateway
@@ -128,6 +129,38 @@ async def test_streamed_and_plain_answers_are_the_same(stack: Stack) -> None:
     assert chunks[-1].usage.completion_tokens == 24
     metrics = (await stack.admin.get("/metrics")).text
     assert "paceline_time_per_output_token_seconds_count 1.0" in metrics
+
+
+async def test_each_turn_of_codex_is_answered(stack: Stack) -> None:
+    """vLLM takes every item of the history and every tool. The bundled model calls no tool."""
+    client = openai.AsyncOpenAI(base_url=str(stack.http.base_url.join("/v1")), api_key="unused")
+    nums_input = []
+    for conversation in CODEX_TURNS.values():
+        body = codex_request(
+            conversation, MODEL, instructions="Be short.", max_output_tokens=8, temperature=0
+        )
+        own = {"client_metadata": body.pop("client_metadata")}
+        events = [event async for event in await client.responses.create(**body, extra_body=own)]
+        response = events[-1].response
+        assert response.output_text == "".join(
+            event.delta for event in events if event.type == "response.output_text.delta"
+        )
+        assert len(response.tools) == len(body["tools"])
+        nums_input.append(response.usage.input_tokens)
+    assert sorted(set(nums_input)) == nums_input
+
+
+async def test_an_agent_with_many_mcp_tools_is_answered(stack: Stack) -> None:
+    client = openai.AsyncOpenAI(base_url=str(stack.http.base_url.join("/v1")), api_key="unused")
+    response = await client.responses.create(
+        model=MODEL, input="def add(a, b):", tools=mcp_functions(), max_output_tokens=8
+    )
+    assert response.usage is not None
+    assert len(response.tools) == len(mcp_functions())
+    answer = await client.chat.completions.create(
+        **chat(tools=[as_chat_tool(tool) for tool in mcp_functions()], tool_choice="none")
+    )
+    assert answer.choices[0].message.content
 
 
 REPRESENTATIVE = "openai-python"

@@ -15,6 +15,7 @@ from paceline.gateway.continuation.resume_point import ResumePoint
 from paceline.gateway.continuation.stop_strings import StopScanner
 from paceline.gateway.continuation.stream_tail import StreamTail
 from paceline.gateway.delivered import NOTHING, AnswerPart, DeliveredAnswer, TokenDelta
+from paceline.gateway.http.event_parser import MAX_EVENT_BYTES
 from paceline.gateway.http.sse import Relay
 from paceline.gateway.http.stream_chunk import Choice, Chunk
 from paceline.gateway.http.stream_reader import DONE, StreamReader
@@ -25,10 +26,15 @@ class ContinuedRelay(Relay):
     """Turns events of the continuing replica into parts of the stream that the client reads."""
 
     def __init__(
-        self, request: Mapping[str, Any], delivered: DeliveredAnswer, point: ResumePoint
+        self,
+        request: Mapping[str, Any],
+        delivered: DeliveredAnswer,
+        point: ResumePoint,
+        *,
+        max_event_bytes: int = MAX_EVENT_BYTES,
     ) -> None:
         """`delivered` is a stream that can be continued."""
-        super().__init__(StreamReader())
+        super().__init__(StreamReader(max_event_bytes=max_event_bytes))
         self._delivered = delivered
         self._shows_ids = bool(request.get("return_token_ids"))
         self._tail = StreamTail(request, delivered)

@@ -19,6 +19,7 @@ from paceline.gateway.continuation.resume_point import find_resume_point, has_te
 from paceline.gateway.continuation.stream_tail import StreamTail
 from paceline.gateway.continuation.tracked_relay import TrackedRelay
 from paceline.gateway.delivered import AnswerPart, DeliveredAnswer, TokenDelta
+from paceline.gateway.http.event_parser import MAX_EVENT_BYTES
 from paceline.gateway.http.stream_reader import DONE
 
 
@@ -50,8 +51,15 @@ class Resumption:
 class ResumableStream:
     """One stream that its client reads; what the client has received of it is in `delivered`."""
 
-    def __init__(self, request: Mapping[str, Any], delivered: DeliveredAnswer) -> None:
+    def __init__(
+        self,
+        request: Mapping[str, Any],
+        delivered: DeliveredAnswer,
+        *,
+        max_event_bytes: int = MAX_EVENT_BYTES,
+    ) -> None:
         self._request = request
+        self._max_event_bytes = max_event_bytes
         self._why_not = why_not_continued(request)
         self._delivered = delivered
 
@@ -87,6 +95,7 @@ class ResumableStream:
             shows_ids=bool(request.get("return_token_ids")),
             max_held_chars=max_held_chars(request),
             closing_part=self.closing_events,
+            max_event_bytes=self._max_event_bytes,
         )
 
     def closing_events(self) -> AnswerPart:
@@ -147,7 +156,9 @@ class ResumableStream:
         )
         if left is None:
             raise CannotContinue("neither the request nor the replica limits its length")
-        relay = ContinuedRelay(self._request, delivered, point)
+        relay = ContinuedRelay(
+            self._request, delivered, point, max_event_bytes=self._max_event_bytes
+        )
         if left <= 0:
             return relay.finish("length")
         kept_ids = delivered.ids[: point.num_ids]

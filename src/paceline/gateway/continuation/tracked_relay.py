@@ -16,6 +16,7 @@ from collections.abc import Callable
 
 from paceline.gateway.continuation.chunks import ChunkReader
 from paceline.gateway.delivered import NOTHING, AnswerPart
+from paceline.gateway.http.event_parser import MAX_EVENT_BYTES
 from paceline.gateway.http.sse import Relay
 from paceline.gateway.http.stream_reader import StreamReader
 
@@ -36,9 +37,10 @@ class TrackedRelay(Relay):
         shows_ids: bool,
         max_held_chars: int = 0,
         closing_part: Callable[[], AnswerPart] = lambda: NOTHING,
+        max_event_bytes: int = MAX_EVENT_BYTES,
     ) -> None:
         """`max_held_chars` are held back by the engine for stop strings."""
-        super().__init__(StreamReader())
+        super().__init__(StreamReader(max_event_bytes=max_event_bytes), max_event_bytes)
         self._shows_ids = shows_ids
         self._tokens = ChunkReader(max_held_chars)
         self._closing_part = closing_part

@@ -19,14 +19,22 @@ import re
 from typing import NamedTuple
 
 MAX_EVENT_BYTES = 16 * 1024 * 1024
-"""Longest event. The first one of a tracked stream holds the ids of the prompt, some 7 bytes each;
-the last one of a response repeats the request, whose body has 8 MiB, and the answer."""
+"""Longest event where a body has at most 8 MiB, see `max_event_bytes`."""
 
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _EVENT_END = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r(?!\n))")
 _MAX_END_BYTES = 4
 _MARK = b"\xef\xbb\xbf"
 """A byte order mark, which may begin a stream."""
+
+
+def max_event_bytes(max_body_bytes: int) -> int:
+    """The longest event of an answer, for bodies of at most this length.
+
+    The first event of a tracked stream holds the ids of the prompt, some 7 bytes each. An event of
+    a response may repeat the request, with null for what its tools leave out, beside the answer.
+    """
+    return max(MAX_EVENT_BYTES, 2 * max_body_bytes)
 
 
 class Event(NamedTuple):

@@ -18,6 +18,8 @@ from paceline.gateway.http.stream_reader import DONE, UNNAMED, EventNames, Strea
 
 _HELD_EVENT_BYTES = 64
 """What Python needs for an event beside its bytes."""
+_NUM_REPETITIONS = 2
+"""Events before the first token that repeat the request: response.created and .in_progress."""
 _MAX_EVENTS_BEFORE_TOKENS = 64
 """Then a stream has begun: it may have its tokens in fields that are not known here. A chat has a
 role for each choice, of which there are 8 at most by default."""
@@ -121,7 +123,7 @@ class EventRelay(Relay):
                 needs_reason=needs_reason,
                 max_event_bytes=max_event_bytes,
             ),
-            max_event_bytes,
+            _NUM_REPETITIONS * max_event_bytes,
         )
         self._hides_usage = hides_usage
         self._shows_usage = shows_usage

@@ -17,6 +17,7 @@ from paceline.gateway.continuation.resumable_stream import (
 from paceline.gateway.delivered import AnswerPart
 from paceline.gateway.http.body_edit import with_fields
 from paceline.gateway.http.errors import Refusal
+from paceline.gateway.http.event_parser import max_event_bytes
 from paceline.gateway.http.sse import EventRelay
 from paceline.gateway.outcomes import Outcome
 from paceline.gateway.proxy.attempt import Attempt, RequestContext
@@ -75,11 +76,14 @@ class Answer:
     async def _begin(self, attempt: Attempt, replica: Replica) -> AttemptEnd:
         request = self._context.request
         route, fields = request.route, self._fields_for(replica)
+        max_bytes = max_event_bytes(self._context.settings.max_body_bytes)
         self._stream = None
         if request.is_stream and not replica.reports_token_ids:
             self._why_not_tracked = "the engine does not report token ids"
         elif request.is_stream:
-            stream = ResumableStream(request.parsed, self._reply.delivered)
+            stream = ResumableStream(
+                request.parsed, self._reply.delivered, max_event_bytes=max_bytes
+            )
             if stream.is_tracked:
                 self._stream = stream
                 body = self._body({**fields, "return_token_ids": True})
@@ -92,6 +96,7 @@ class Answer:
             hides_usage=bool(asked),
             shows_usage=shows_usage(request),
             needs_reason=replica.gives_reason,
+            max_event_bytes=max_bytes,
         )
         return await attempt.run(route.path, self._body({**fields, **asked}), relay)
 

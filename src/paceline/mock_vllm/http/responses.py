@@ -3,7 +3,8 @@
 A response is a chat with other names: `parse_response` reads its request as that of a chat. Its
 stream consists of named, numbered events, and the first two are sent before the prompt is computed
 (entrypoints/openai/responses/{serving,streaming_events}.py). The tests compare them with recorded
-answers of vLLM, except for ids and times. Tools and reasoning are not included.
+answers of vLLM, except for ids and times. The history may hold calls, their results and reasoning;
+the mock model itself calls no tool and does not reason.
 """
 
 from __future__ import annotations
@@ -19,10 +20,13 @@ import msgspec
 from paceline.mock_vllm.http.refusals import describe_error, ill_formed
 from paceline.mock_vllm.http.request_parser import ParsedRequest, parse_request
 from paceline.mock_vllm.http.response_format import ChoiceDelta
+from paceline.mock_vllm.http.response_input import chat_messages, check_tools, shown_tools
 from paceline.mock_vllm.model.answer import AnswerDelta
 from paceline.mock_vllm.settings import MockVllmSettings
 
 _encode = msgspec.json.Encoder().encode
+_REASONING = ("context", "effort", "generate_summary", "mode", "summary")
+_TEXT = ("format", "verbosity")
 
 
 def parse_response(
@@ -36,6 +40,9 @@ def parse_response(
     messages = body["input"]
     if isinstance(messages, str):
         messages = [{"role": "user", "content": messages}]
+    elif isinstance(messages, list):
+        messages = chat_messages(messages)
+    check_tools(body.get("tools"))
     if body.get("instructions"):
         messages = [{"role": "system", "content": body["instructions"]}, *messages]
     request = parse_request(
@@ -150,6 +157,7 @@ class ResponseWriter:
         body = self._request.response
         assert body is not None
         details = {"reason": "max_output_tokens"} if status == "incomplete" else None
+        tools = _given(body, "tools", [])
         return {
             "id": self._id,
             "created_at": self._created_s,
@@ -161,18 +169,18 @@ class ResponseWriter:
             "output": output,
             "parallel_tool_calls": body.get("parallel_tool_calls") is not False,
             "temperature": float(_given(body, "temperature", 1.0)),
-            "tool_choice": "none",
-            "tools": [],
+            "tool_choice": _given(body, "tool_choice", "auto") if tools else "none",
+            "tools": shown_tools(tools),
             "top_p": float(_given(body, "top_p", 1.0)),
             "background": False,
             "max_output_tokens": self._request.sampling.max_tokens,
             "max_tool_calls": body.get("max_tool_calls"),
             "previous_response_id": None,
             "prompt": None,
-            "reasoning": body.get("reasoning"),
+            "reasoning": _with_nulls(body.get("reasoning"), _REASONING),
             "service_tier": _given(body, "service_tier", "auto"),
             "status": status,
-            "text": body.get("text"),
+            "text": _with_nulls(body.get("text"), _TEXT),
             "top_logprobs": None,
             "truncation": _given(body, "truncation", "disabled"),
             "usage": usage,
@@ -209,3 +217,8 @@ class ResponseWriter:
 def _given(body: Mapping[str, Any], name: str, default: Any) -> Any:
     value = body.get(name)
     return default if value is None else value
+
+
+def _with_nulls(value: Mapping[str, Any] | None, names: Sequence[str]) -> dict[str, Any] | None:
+    """An object of the request as the answer repeats it: with null for what it lacks."""
+    return None if value is None else {**dict.fromkeys(names), **value}

@@ -186,3 +186,13 @@ def test_an_end_before_the_answer_is_complete_does_not_end_a_tracked_stream() ->
     relay = TrackedRelay(shows_ids=False)
     assert text_in(relay.feed(role_chunk([1]) + chat_chunk("a", [4]) + DONE).data) == "a"
     assert (relay.saw_done, relay.fault is not None) == (False, True)
+
+
+@pytest.mark.parametrize("shows_ids", [False, True])
+def test_the_longest_event_is_as_long_as_given(shows_ids: bool) -> None:
+    """The first one has the ids of the prompt, whose number grows with the body."""
+    for max_bytes, is_too_long in ((300, False), (200, True)):
+        relay = TrackedRelay(shows_ids=shows_ids, max_event_bytes=max_bytes)
+        relay.feed(b"data: {" + b" " * 240)
+        relay.feed(b"}")
+        assert (relay.fault is not None) is is_too_long

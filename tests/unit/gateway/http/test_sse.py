@@ -141,8 +141,10 @@ def test_a_role_with_the_end_of_its_answer_is_sent() -> None:
 
 
 def test_events_before_the_first_token_are_not_held_without_a_limit() -> None:
-    relay = EventRelay(NAMES, max_event_bytes=200)
-    relay.feed(CREATED)
+    """Two of them may have the longest length, as they repeat the request."""
+    relay = EventRelay(NAMES, max_event_bytes=150)
+    for _ in range(2):
+        relay.feed(CREATED)
     with pytest.raises(ValueError, match="before the first token"):
         relay.feed(CREATED)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from coding_agents import CODEX_TOOLS, FIRST, THIRD, codex_request
+
 MODEL = "target"
 MAX_MODEL_LEN = 1024
 
@@ -35,6 +37,12 @@ def _completion(name: str, **body: Any) -> RecordedRequest:
 def _response(name: str, **body: Any) -> RecordedRequest:
     base = {"model": MODEL, "input": "add two numbers", "max_output_tokens": 8, "temperature": 0}
     return RecordedRequest(name, "/v1/responses", {**base, **body})
+
+
+def _codex(name: str, **body: Any) -> RecordedRequest:
+    base = {"instructions": "You are a coding agent.", "max_output_tokens": 8, "temperature": 0}
+    given = {**base, **body}
+    return RecordedRequest(name, "/v1/responses", codex_request(given.pop("input"), MODEL, **given))
 
 
 _USAGE = {"include_usage": True}
@@ -72,6 +80,14 @@ ANSWERS = (
     _response("response stream with instructions", stream=True, instructions="Be short."),
     _response("response"),
     _response("response of messages", input=[{"role": "user", "content": "add two numbers"}]),
+    _response("response without a tool", tools=[], tool_choice="auto"),
+    *[
+        _response(f"response with a tool of type {tool['type']}", tools=[tool])
+        for tool in CODEX_TOOLS
+        if tool["type"] in ("custom", "namespace")
+    ],
+    _codex("third turn of Codex", input=THIRD),
+    _codex("third turn of Codex, not streamed", input=THIRD, stream=False),
     RecordedRequest("models", "/v1/models", method="GET"),
     RecordedRequest("version", "/version", method="GET"),
     RecordedRequest("health", "/health", method="GET"),
@@ -117,6 +133,33 @@ REFUSALS = (
     _completion("min_p while drafting", min_p=0.1, temperature=1),
     _completion("logit_bias while drafting", logit_bias={"5": 1}),
     _response("response of nobody", model="nobody"),
+    _codex(
+        "encrypted reasoning",
+        input=[*FIRST, {"type": "reasoning", "summary": [], "encrypted_content": "gAAA"}],
+    ),
+    _codex(
+        "search that another server ran",
+        input=[
+            *FIRST,
+            {
+                "type": "web_search_call",
+                "id": "ws_1",
+                "status": "completed",
+                "action": {"type": "search", "query": "x"},
+            },
+        ],
+    ),
+    _codex(
+        "custom tool with a grammar",
+        input=FIRST,
+        tools=[
+            {
+                "type": "custom",
+                "name": "apply_patch",
+                "format": {"type": "grammar", "syntax": "lark", "definition": 'start: "a"'},
+            }
+        ],
+    ),
     _response("max_output_tokens beyond the context", max_output_tokens=MAX_MODEL_LEN + 1),
     RecordedRequest("no input", "/v1/responses", {"model": MODEL}),
     RecordedRequest("no messages", "/v1/chat/completions", {"model": MODEL}),
