@@ -17,7 +17,7 @@ VERSION = 1
 """Of the messages; processes of different versions do not take over from each other."""
 TIMEOUT_S = 10.0
 """For an answer of the other process. Chosen empirically: it comes within milliseconds, unless a
-change by an operator is under way, which takes `server.control_timeout_s` (2 s)."""
+change by an operator is under way, which takes up to 2 s."""
 
 
 class OfferedEngine(msgspec.Struct, frozen=True):
