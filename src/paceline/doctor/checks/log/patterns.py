@@ -85,7 +85,7 @@ LOG_PATTERNS = (
         "vLLM, torch or transformers were replaced by a version that vLLM was not built with.",
         "Install from one lock file or use the image; paceline[cuda] names the versions that fit",
         "image",
-        "requirements.lock",
+        "requirements/runtime.lock",
     ),
     log_pattern(
         "log-kernels-missing",  # platforms/cpu.py, cuda.py; torch/_ops.py
@@ -173,7 +173,7 @@ LOG_PATTERNS = (
         "The installed vLLM differs at the places that these parts extend; the message names them.",
         "Use a release of vLLM that Paceline knows (docs/vllm-hooks.md)",
         "image",
-        "requirements.lock",
+        "requirements/runtime.lock",
         severity=Severity.WARNING,
     ),
     log_pattern(

@@ -132,7 +132,7 @@ START_PATTERNS: tuple[LogPattern, ...] = (
         "Install the package that the message names, in a version that vLLM allows, or use the "
         "image",
         "image",
-        "requirements.lock",
+        "requirements/runtime.lock",
     ),
     log_pattern(
         "log-cuda-forked",

@@ -15,7 +15,7 @@ _OFF = (
     "Parts of Paceline whose hooks do not fit this release stay off; without the governor, vLLM "
     "drafts its static number of tokens."
 )
-_SETTINGS = ("image", "requirements.lock")
+_SETTINGS = ("image", "requirements/runtime.lock")
 
 
 def _judge(observation: Observation) -> Sequence[Finding]:
