@@ -56,15 +56,6 @@ def claims(read: ReadResult) -> Iterator[Claim]:
         yield row(measured, f"`{arm}` / `{base}`", arm, base)
     yield row(measured, "`vllm` a second time / `vllm`", "vllm#again", "vllm")
     yield from _of_the_text(measured)
-    quality = result["quality"]["smoothquant"]["fidelity"]
-    increase = quality["perplexity_increase"]
-    yield claim(
-        "its perplexity is {value:+.1f} % ({low:+.1f} to {high:+.1f}) on {num} conversations, with "
-        "the same likeliest token in {same:.1f} % of the places",
-        **{key: 100 * increase[key] for key in ("value", "low", "high")},
-        num=quality["num_conversations"],
-        same=100 * quality["agreement"],
-    )
     yield from _of_quality(read)
 
 
@@ -124,11 +115,12 @@ def _of_the_text(measured: Measured) -> Iterator[Claim]:
 
 def _of_quality(read: ReadResult) -> Iterator[Claim]:
     result = read("quality-smollm2-2026-12-01.json")
+    smoothed = read("quality-smollm2-smoothquant-2026-12-01.json")
     yield claim("Over {num_conversations} conversations", **result["prompts"])
     limit = 100 * result["limits"]["perplexity_increase"]
-    for name, candidate in zip(
-        ("W8A8, round to nearest", "GPTQ, 4 bits"), result["candidates"], strict=True
-    ):
+    names = ("W8A8, round to nearest", "GPTQ, 4 bits", "W8A8 by SmoothQuant")
+    candidates = [*result["candidates"], *smoothed["candidates"]]
+    for name, candidate in zip(names, candidates, strict=True):
         fidelity = candidate["fidelity"]
         increase = fidelity["perplexity_increase"]
         yield claim(
