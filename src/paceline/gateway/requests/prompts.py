@@ -73,6 +73,26 @@ def read_messages(request: Mapping[str, Any]) -> PromptSize:
     return _size_of_text(num_chars)
 
 
+def with_text_parts(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The messages of a checked chat, with a part of type text for each string in a list.
+
+    vLLM 0.32 answers 400 to a list of strings alone, and reads a string among parts as such a part.
+
+    >>> with_text_parts([{"role": "user", "content": ["a"]}])
+    [{'role': 'user', 'content': [{'type': 'text', 'text': 'a'}]}]
+    """
+    return [
+        {**message, "content": [_as_part(part) for part in content]}
+        if isinstance(content := message.get("content"), list) and str in set(map(type, content))
+        else message
+        for message in messages
+    ]
+
+
+def _as_part(part: str | dict[str, Any]) -> dict[str, Any]:
+    return {"type": "text", "text": part} if isinstance(part, str) else part
+
+
 def read_prompt(request: Mapping[str, Any]) -> PromptSize:
     """Read the prompt of a completion: a text, token ids, or a list of either.
 
