@@ -8,8 +8,8 @@ from dataclasses import asdict
 from typing import Any
 
 from paceline.audit.auditing import Audit
-from paceline.audit.failed_requests import Death
 from paceline.audit.checks.greedy import WrongToken
+from paceline.audit.failed_requests import Death
 from paceline.audit.known_issues import known_issues
 from paceline.audit.server.bodies import render_curl
 from paceline.audit.smallest import SmallestRequest, smallest_failing_request
