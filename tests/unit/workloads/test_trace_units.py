@@ -226,7 +226,10 @@ def test_texts_of_aiperf_are_sent_as_they_are(tmp_path: Path, fields: dict[str, 
     [
         ({"payload": {"prompt": "a", "max_token": 3}}, "payload: max_token is unknown .* max_tok"),
         ({"payload": {"prompt": "a"}, "outputlength": 3}, "outputlength is unknown"),
-        ({"payload": {"prompt": "a"}, "sesion_id": "s"}, "sesion_id is unknown and .* session_id"),
+        (
+            {"payload": {"prompt": "a"}, "session_ids": "s"},
+            "session_ids is unknown and .* session_id",
+        ),
         ({"input_length": 4, "output_length": 2, "hash_id": [1]}, "hash_id is unknown"),
         ({"input_length": 4, "output_length": 2, "sessionid": "a"}, "sessionid is unknown"),
     ],
