@@ -32,6 +32,7 @@ class NamedChoice(click.Choice[str]):
             self.fail(f"{error.message.rstrip('.')}{near}" if near else error.message, param, ctx)
 
 
+SEED = click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 JSON_FILE = click.option("--json", "json_file", type=OUTPUT_FILE, help="Write the report here.")
 
 

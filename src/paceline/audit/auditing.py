@@ -4,7 +4,8 @@ An audit that ends early, by its deadline, an error or Ctrl-C, leaves the result
 it finished, and the partial ones.
 
 Requests that may end a server come last, each alone. A request that ends the server is a finding;
-the audit waits until the server is back, and continues without that kind of request. If several
+the audit waits until the server is back, sends that request once more, alone, to learn whether it
+ends the server each time, and continues without that kind of request. If several
 were in flight, the check is repeated with one request at a time, so that the one that ends the
 server is known.
 """
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -27,8 +28,8 @@ from paceline.audit.checks.sampled import (
     sampling_cases,
 )
 from paceline.audit.checks.shrinking import shrink
+from paceline.audit.failed_requests import Death, FailedRequest
 from paceline.audit.prompts import PROMPTS, REPETITIVE
-from paceline.audit.server.bodies import describe_request
 from paceline.audit.server.server import Server
 from paceline.audit.server.transport import ServerError
 from paceline.audit.server.truth import Truth
@@ -63,36 +64,6 @@ class AuditConfig:
             raise ValueError("max_seconds and smallest_bias must be above 0")
         if self.restart_seconds < 0:
             raise ValueError("restart_seconds must be at least 0")
-
-
-@dataclass(frozen=True, slots=True)
-class FailedRequest:
-    """The completion that ended an audit, one of those in flight."""
-
-    url: str
-    """Of the server, or of the reference."""
-    body: Mapping[str, Any]
-    error: str
-    is_server_alive: bool
-    """Whether it answers a greedy request for one token afterwards."""
-
-
-@dataclass(frozen=True, slots=True)
-class Death:
-    """A request that ended the audited server while no other of the audit was in flight."""
-
-    body: Mapping[str, Any]
-    error: str
-    phase: str
-    is_back: bool
-    """Whether the server answered again within `restart_seconds`."""
-
-    def __str__(self) -> str:
-        after = "" if self.is_back else "; it was not back when the audit ended"
-        return (
-            f"an ordinary request ended the server, {describe_request(self.body)}, sent alone "
-            f"during the check of {self.phase}: {self.error}{after}"
-        )
 
 
 @dataclass(slots=True)
@@ -208,6 +179,7 @@ class Audit:
                 self.error = None
                 if death is not None:
                     self.deaths[-1] = replace(death, is_back=True)
+                    await self._repeat(self.deaths[-1])
                     return False
                 self.failures.append(
                     f"a request during the check of {phase}, and did not answer for a time "
@@ -218,6 +190,27 @@ class Audit:
                     return False
                 self.server.send_one_at_a_time()
                 self._begin(f"{phase}, one request at a time")
+
+    async def _repeat(self, death: Death) -> None:
+        """Send the request of the last death once more, and note whether it ends the server again.
+
+        Raises `ServerError` if the server does not come back.
+        """
+        self._begin(f"{death.phase}, the request that ended the server once more")
+        try:
+            await self.server.send_again(death.body)
+        except ServerError as error:
+            self.error = f"a request failed during the check of {self.phase}: {error}"
+            if not await self.server.is_alive():
+                ends_again = error.may_have_ended_it or None
+                self.deaths[-1] = replace(death, is_back=False, ends_again=ends_again)
+                if not await self._wait_for_restart():
+                    raise
+                self.deaths[-1] = replace(death, ends_again=ends_again)
+                self.error = None
+                return
+            self.error = None
+        self.deaths[-1] = replace(death, ends_again=False)
 
     async def _wait_for_restart(self) -> bool:
         """Whether the server is back in time; the audit's time is longer by the wait."""
@@ -380,6 +373,7 @@ class Audit:
             has_reference=self.reference is not None,
             error=self.error,
             failures=self.failures,
-            deaths=[str(death) for death in self.deaths],
+            deaths=[str(death) for death in self.deaths if death.ends_again is not False],
+            single_deaths=[str(death) for death in self.deaths if death.ends_again is False],
             seconds=self.seconds,
         )

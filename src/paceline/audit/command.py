@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from paceline.finite_float import FiniteFloat
-from paceline.option_types import JSON_FILE, NamedChoice, refuse_unwritable_file
+from paceline.option_types import JSON_FILE, SEED, NamedChoice, refuse_unwritable_file
 from paceline.printable import printable, printable_lines
 from paceline.server_options import MODEL, api_key_option, choose_other_key, read_address
 
@@ -98,7 +98,7 @@ Examples:
     show_default=True,
     help="Requests in flight, at most.",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@SEED
 @api_key_option(
     "Sent to URL as bearer token; never written to a report. The reference gets it only if it has "
     "the same scheme, host and port."

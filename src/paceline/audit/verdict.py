@@ -57,13 +57,15 @@ def decide(
     error: str | None = None,
     failures: Sequence[str] = (),
     deaths: Sequence[str] = (),
+    single_deaths: Sequence[str] = (),
     seconds: float = 0.0,
 ) -> Decision:
     """The verdict about an endpoint. `error`: what ended the audit early, after `seconds`.
 
     `saw_drafts`: streams showed drafts, which decides where the server does not count them; without
     drafts nothing was verified. `failures`: what the server fails on. `deaths`: which requests,
-    sent alone, ended it.
+    sent alone, ended it; `single_deaths`: which did so once, and not when they were sent again, so
+    that the cause may be another.
     """
     findings = _findings(acceptance)
     lossy: list[str] = []
@@ -89,6 +91,7 @@ def decide(
         unclear.append("the greedy answers were not judged")
     unclear += [f"{one.name}: {one.detail}" for one in features.failed]
     unclear += [f"the server fails on {one}" for one in failures]
+    unclear += single_deaths
     if acceptance.failure is not None:
         unclear.append(f"acceptance: the server fails: {acceptance.failure}")
     unclear += _drafting_reasons(sampled, saw_drafts)

@@ -26,7 +26,6 @@ TEMPERATURE = click.option("--temperature", type=AT_LEAST_0, help="0 is greedy."
 MAX_TOKENS = click.option(
     "--max-tokens", type=AT_LEAST_1, help="Overrides the prompts' own limits."
 )
-SEED = click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 CONCURRENCY = click.option(
     "--concurrency", type=AT_LEAST_1, help="Closed loop: requests in flight.  [default: 1]"
 )
@@ -44,7 +43,7 @@ TIMEOUT = click.option(
     default=600.0,
     show_default=True,
     metavar="SECONDS",
-    help="Per request.",
+    help="Per request; a request that takes longer is an error.",
 )
 
 

@@ -20,8 +20,8 @@ _OLD_FILES = {"quantize_config.json": "gptq", "quant_config.json": "awq"}
 """The method of a file that vLLM reads with --quantization alone."""
 
 
-class UnreadableQuantization(ValueError):
-    """A file beside config.json that cannot be read; the message names it."""
+class UnreadableModelFile(ValueError):
+    """A JSON file of a model that cannot be read; the message names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class StoredQuantization:
 def find_quantization(config: Mapping[str, Any], folder: Path | None) -> StoredQuantization | None:
     """Return the settings of a parsed `config.json` in this folder; None for unquantized weights.
 
-    `folder` is None for a model that is not on this disk. Raises `UnreadableQuantization`.
+    `folder` is None for a model that is not on this disk. Raises `UnreadableModelFile`.
     """
     text_config = config.get("text_config")
     found = config.get("quantization_config") or config.get("compression_config")
@@ -45,7 +45,7 @@ def find_quantization(config: Mapping[str, Any], folder: Path | None) -> StoredQ
         found = text_config.get("quantization_config")
     if found:
         if not isinstance(found, Mapping):
-            raise UnreadableQuantization(
+            raise UnreadableModelFile(
                 f"quantization_config in config.json is a {type(found).__name__}; it must be an "
                 "object"
             )
@@ -53,10 +53,10 @@ def find_quantization(config: Mapping[str, Any], folder: Path | None) -> StoredQ
     if folder is None:
         return None
     if (folder / _MODELOPT_FILE).is_file():
-        return StoredQuantization(_flat(_read(folder / _MODELOPT_FILE)), _MODELOPT_FILE)
+        return StoredQuantization(_flat(read_json_object(folder / _MODELOPT_FILE)), _MODELOPT_FILE)
     for name, method in _OLD_FILES.items():
         if (folder / name).is_file():
-            settings = {"quant_method": method, **_read(folder / name)}
+            settings = {"quant_method": method, **read_json_object(folder / name)}
             return StoredQuantization(settings, name, method)
     return None
 
@@ -98,11 +98,15 @@ def _flat(found: Mapping[str, Any]) -> Mapping[str, Any]:
     return flat
 
 
-def _read(file: Path) -> dict[str, Any]:
+def read_json_object(file: Path) -> dict[str, Any]:
+    """Return the object in a JSON file of a model; raises `UnreadableModelFile`.
+
+    A byte order mark is skipped.
+    """
     try:
         content = json.loads(file.read_text(encoding="utf-8-sig"))
-    except (OSError, ValueError) as error:
-        raise UnreadableQuantization(f"{file} cannot be read: {error}") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise UnreadableModelFile(f"{file} cannot be read: {error}") from None
     if not isinstance(content, dict):
-        raise UnreadableQuantization(f"{file} holds a {type(content).__name__}, not an object")
+        raise UnreadableModelFile(f"{file} holds a {type(content).__name__}, not an object")
     return content

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from paceline.compatibility.quantization_config import (
-    UnreadableQuantization,
+    UnreadableModelFile,
     find_quantization,
     modelopt_algorithm,
 )
@@ -39,7 +39,7 @@ def stored_format(config: Mapping[str, Any], folder: Path | None = None) -> str:
     """
     try:
         stored = find_quantization(config, folder)
-    except UnreadableQuantization:
+    except UnreadableModelFile:
         return UNKNOWN
     if stored is None:
         return UNQUANTIZED

@@ -12,12 +12,11 @@ from paceline.draft.options import (
     EXIT_INTERRUPTED,
     MAX_TOKENS,
     PROMPTS,
-    SEED,
     TARGET,
     TEMPERATURE,
     refuse_without_torch,
 )
-from paceline.option_types import ABOVE_0, AT_LEAST_1, refuse_unwritable_folder
+from paceline.option_types import ABOVE_0, AT_LEAST_1, SEED, refuse_unwritable_folder
 
 _EXAMPLES = """\b
 Examples:

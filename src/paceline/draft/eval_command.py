@@ -19,7 +19,6 @@ from paceline.draft.options import (
     MAX_DRAFT_LENGTH,
     MAX_TOKENS,
     PROMPTS,
-    SEED,
     TARGET,
     TEMPERATURE,
     refuse_without_torch,
@@ -29,6 +28,7 @@ from paceline.option_types import (
     AT_LEAST_1,
     INPUT_FILE,
     JSON_FILE,
+    SEED,
     refuse_unwritable_file,
 )
 

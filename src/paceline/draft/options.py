@@ -61,7 +61,6 @@ DEVICE = click.option(
     show_default=True,
     help="auto: a GPU if torch finds one.",
 )
-SEED = click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 DEFAULT_TEMPERATURES = (0.0, 1.0)
 EXIT_INTERRUPTED = 130
 

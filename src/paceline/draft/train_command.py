@@ -18,7 +18,6 @@ from paceline.draft.options import (
     MAX_DRAFT_LENGTH,
     MAX_TOKENS,
     PROMPTS,
-    SEED,
     TARGET,
     TEMPERATURE,
     refuse_without_torch,
@@ -26,6 +25,7 @@ from paceline.draft.options import (
 from paceline.option_types import (
     ABOVE_0,
     AT_LEAST_1,
+    SEED,
     NamedChoice,
     refuse_unwritable_file,
     refuse_unwritable_folder,

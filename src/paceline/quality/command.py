@@ -24,7 +24,6 @@ from paceline.draft.options import (
     MAX_DRAFT_LENGTH,
     MAX_TOKENS,
     PROMPTS,
-    SEED,
     TEMPERATURE,
     refuse_without_torch,
 )
@@ -33,6 +32,7 @@ from paceline.option_types import (
     AT_LEAST_1,
     INPUT_FILE,
     JSON_FILE,
+    SEED,
     NamedChoice,
     refuse_unwritable_file,
 )

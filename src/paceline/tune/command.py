@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from paceline.bench.options import MAX_TOKENS, PROMPTS, SEED, TEMPERATURE, WORKLOAD
+from paceline.bench.options import MAX_TOKENS, PROMPTS, TEMPERATURE, WORKLOAD
 from paceline.finite_float import FiniteFloat
-from paceline.option_types import ABOVE_0, AT_LEAST_1, INPUT_FILE
+from paceline.option_types import ABOVE_0, AT_LEAST_1, INPUT_FILE, SEED
 from paceline.printable import printable
 from paceline.server_options import api_key_option
 from paceline.workloads import WorkloadError

@@ -6,10 +6,14 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from paceline.near_names import did_you_mean
+from paceline.near_names import did_you_mean, nearest
 
 MAX_COUNT = 10_000_000
 """Of tokens or requests: more than any model's context, and than one machine can send."""
+
+_MISSPELT_LIKENESS = 0.85
+"""By `difflib`: max_token and max_tokens have 0.95, min_tokens and max_tokens 0.8. Chosen
+empirically."""
 
 
 class WorkloadError(Exception):
@@ -48,6 +52,25 @@ class FieldReader:
                 f"{unknown[0]} is unknown; allowed fields are {', '.join(allowed)}"
                 f"{did_you_mean(unknown[0], allowed)}"
             )
+
+    def refuse_misspelt(self, read: Sequence[str | tuple[str, ...]]) -> None:
+        """Refuse a field that resembles one that the form reads and this object lacks.
+
+        For forms of public data sets, whose further columns are not read. A tuple has names of
+        which one is enough.
+
+        >>> FieldReader({"text": "a", "lang": "en"}, "line 1").refuse_misspelt(["text", "delay"])
+        """
+        groups = [(one,) if isinstance(one, str) else one for one in read]
+        names = [name for group in groups for name in group]
+        lacking = [n for group in groups if not any(g in self._item for g in group) for n in group]
+        for given in map(str, self._item):
+            meant = None if given in names else nearest(given, lacking, _MISSPELT_LIKENESS)
+            if meant is not None:
+                raise self.error(
+                    f"{given} is unknown and resembles {meant}; the fields that are read are "
+                    f"{', '.join(names)}"
+                )
 
     def one_of(self, names: Sequence[str]) -> str | None:
         """The only field among `names` that is present; None if there is none."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from paceline.workloads.fields import FieldReader
-from paceline.workloads.prompts import PROMPT_FIELDS, Prompt, Turn, parse_prompt, read_prompt
+from paceline.workloads.prompts import Prompt, Turn, parse_prompt, read_request
 
 _BYTES_PER_TOKEN = 4
 """Of a recorded answer, for its limit: about right for English, code and Chinese alike. Chosen
@@ -119,6 +119,7 @@ def read_conversation(fields: FieldReader, default_task: str) -> Prompt | None:
 
 def _read_message(fields: FieldReader) -> tuple[str, str]:
     """The role and the text of one message."""
+    fields.refuse_misspelt((("from", "role"), ("value", "content")))
     speaker = fields.text(fields.one_of(("from", "role")) or "from")
     if speaker is None or speaker.lower() not in _ROLES:
         raise fields.error(f"it is from {speaker!r}; it must be from one of {', '.join(_ROLES)}")
@@ -129,6 +130,7 @@ def _read_message(fields: FieldReader) -> tuple[str, str]:
 
 def _read_questions(fields: FieldReader, default_task: str) -> Prompt | None:
     """Spec-Bench and MT-Bench: `turns` are the messages of the user."""
+    fields.refuse_misspelt(("turns", "category"))
     texts = [text for text in fields.raw("turns") if text.strip()]
     return _session(texts, fields.word("category") or default_task)
 
@@ -136,6 +138,7 @@ def _read_questions(fields: FieldReader, default_task: str) -> Prompt | None:
 def _read_texts(fields: FieldReader, default_task: str) -> Prompt | None:
     """AIPerf and GenAI-Perf: `text`, or `turns` of `text` with a delay in milliseconds."""
     if "turns" not in fields:
+        fields.refuse_misspelt((("text", "turns"), "output_length"))
         return Prompt(
             task=default_task,
             messages=({"role": "user", "content": fields.word("text")},),
@@ -146,6 +149,7 @@ def _read_texts(fields: FieldReader, default_task: str) -> Prompt | None:
     turns: list[Turn] = []
     for number, item in enumerate(fields.raw("turns"), start=1):
         turn = FieldReader(item, f"{fields.where}, turn {number}")
+        turn.refuse_misspelt(("text", "role", "delay", "output_length"))
         text, delay_ms = turn.word("text"), turn.number("delay", lowest=0) or 0.0
         if text is None:
             raise turn.error("text is missing; it must be the text of the user's message")
@@ -167,15 +171,12 @@ def _read_texts(fields: FieldReader, default_task: str) -> Prompt | None:
 
 def _read_batch_line(fields: FieldReader, default_task: str) -> Prompt | None:
     """OpenAI's Batch API: the request is under `body`; its model and sampling are not used."""
-    body = FieldReader(fields.raw("body"), f"{fields.where}, body")
-    known = {name: body.raw(name) for name in PROMPT_FIELDS if name in body and name != "model"}
-    if "max_tokens" not in known and "max_completion_tokens" in body:
-        known["max_tokens"] = body.raw("max_completion_tokens")
-    return read_prompt(FieldReader(known, body.where), default_task)
+    return read_request(FieldReader(fields.raw("body"), f"{fields.where}, body"), default_task)
 
 
 def _read_instruction(fields: FieldReader, default_task: str) -> Prompt | None:
     """Alpaca and Dolly: an instruction, and a text that it is about."""
+    fields.refuse_misspelt(("instruction", ("input", "context"), "category"))
     about = fields.text("input") or fields.text("context")
     instruction = fields.text("instruction") or ""
     text = f"{instruction}\n\n{about}" if about else instruction
@@ -184,8 +185,8 @@ def _read_instruction(fields: FieldReader, default_task: str) -> Prompt | None:
 
 
 def _read_custom(fields: FieldReader, default_task: str) -> Prompt | None:
-    """vLLM's `custom` data set: a prompt, and the number of tokens of its answer."""
-    return Prompt(default_task, None, fields.word("prompt"), fields.count("output_tokens"))
+    """vLLM's `custom` data set: a prompt, and `output_tokens`, the limit of its answer."""
+    return read_request(fields, default_task)
 
 
 def _session(texts: list[str], task: str) -> Prompt | None:

@@ -32,6 +32,15 @@ _TURN_FIELDS = ("content", "think_s", "max_tokens")
 _BODY_FIELDS = ("tools", "tool_choice", "response_format")
 """Fields of a prompt that are sent as they are."""
 
+REQUEST_FIELDS: tuple[str | tuple[str, ...], ...] = (
+    ("messages", "prompt"),
+    ("task", "category"),
+    ("max_tokens", "max_completion_tokens", "output_tokens"),
+    "ignore_eos",
+    *_BODY_FIELDS,
+)
+"""What is read of a request that stands in another form; one name of each tuple is enough."""
+
 
 @dataclass(frozen=True, slots=True)
 class Turn:
@@ -96,6 +105,17 @@ def parse_prompt(item: object, where: str, default_task: str) -> Prompt:
     fields = FieldReader(item, where)
     fields.refuse_unknown(PROMPT_FIELDS)
     return read_prompt(fields, default_task)
+
+
+def read_request(fields: FieldReader, default_task: str) -> Prompt:
+    """The prompt of a request in another tool's form; its model and sampling are not used."""
+    fields.refuse_misspelt(REQUEST_FIELDS)
+    known = {name: fields.raw(name) for name in PROMPT_FIELDS if name in fields and name != "model"}
+    limit = fields.one_of(("max_tokens", "output_tokens"))
+    limit = limit or fields.one_of(("max_completion_tokens",))
+    if limit is not None:
+        known["max_tokens"] = fields.count(limit)
+    return read_prompt(FieldReader(known, fields.where), default_task)
 
 
 def read_prompt(fields: FieldReader, default_task: str, due_s: float | None = None) -> Prompt:

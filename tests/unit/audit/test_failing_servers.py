@@ -88,7 +88,13 @@ async def test_an_ordinary_request_that_ends_the_server_for_good_is_found(field:
     smallest = document["smallest_failing_request"]
     assert smallest["body"][field]
     assert document["deaths"] == [
-        {"body": smallest["body"], "curl": smallest["curl"], "error": "it died", "is_back": False}
+        {
+            "body": smallest["body"],
+            "curl": smallest["curl"],
+            "error": "it died",
+            "is_back": False,
+            "ends_again": None,
+        }
     ]
     assert render_lines(document).count(smallest["curl"]) == 1
     assert document["sampled"]["num_drafted_tokens"] > 0
@@ -131,10 +137,13 @@ async def test_the_audit_continues_without_that_kind_of_request(
     await audit.run()
     document = render_document(audit, {})
     assert document["verdict"] == "lossy"
-    assert [one["is_back"] for one in document["deaths"]] == [True]
+    assert [(one["is_back"], one["ends_again"]) for one in document["deaths"]] == [(True, True)]
+    [reason] = document["reasons"]
+    assert reason.startswith("an ordinary request ends the server each time (2 of 2), ")
+    assert "A request that ends the server each time:" in render_lines(document)
     assert document["smallest_failing_request"]["body"][field]
     assert document["failed_request"] is None
-    assert transport.num_deaths == 1
+    assert transport.num_deaths == 2
     assert audit.error is None
     assert document["error_rates"]["smallest_bias"] <= 2.0  # the samples were completed
     assert {one.name for one in audit.features.found} >= {
@@ -143,6 +152,84 @@ async def test_the_audit_continues_without_that_kind_of_request(
         "n",
         "structured output",
     } - {{"response_format": "structured output"}.get(field, field)}
+
+
+@pytest.mark.parametrize("field", ["seed", "top_k", "n", "response_format"])
+async def test_a_death_that_the_same_request_does_not_repeat_is_undecided(
+    field: str, quick_restarts: AuditConfig
+) -> None:
+    """As a server that something else ended while the request was in flight."""
+
+    class DyingOnce(Restarting):
+        async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+            if self.num_deaths and not self.is_dead:
+                return await SimulatedTransport.post(self, path, body)
+            return await super().post(path, body)
+
+    transport = DyingOnce(field)
+    audit = Audit(Server(transport, url="http://m"), quick_restarts)
+    await audit.run()
+    document = render_document(audit, {})
+    assert document["verdict"] == "undecided"
+    assert [(one["is_back"], one["ends_again"]) for one in document["deaths"]] == [(True, False)]
+    [reason] = [one for one in document["reasons"] if "ended once" in one]
+    assert reason.startswith(
+        "the server ended once at an ordinary request, and not when it was sent again, "
+    )
+    dead = document["deaths"][0]["body"]
+    assert [body for body in transport.bodies if body == dead] == [dead]
+    assert document["smallest_failing_request"] is None
+    assert audit.error is None
+
+
+async def test_a_server_that_is_not_back_after_the_repeat_is_said_to_end_each_time(
+    quick_restarts: AuditConfig,
+) -> None:
+    class BackOnce(Restarting):
+        async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+            if self.num_deaths == 2:
+                raise unreachable()
+            return await super().post(path, body)
+
+    config = dataclasses.replace(quick_restarts, restart_seconds=0.2)
+    audit = Audit(Server(BackOnce("seed"), url="http://m"), config)
+    await audit.run()
+    [death] = audit.deaths
+    assert (death.is_back, death.ends_again) == (False, True)
+    assert audit.decision().verdict is Verdict.LOSSY
+    assert "each time (2 of 2)" in str(death)
+    assert str(death).endswith("it was not back when the audit ended")
+
+
+async def test_a_streamed_request_that_ends_the_server_is_repeated_as_a_stream(
+    quick_restarts: AuditConfig,
+) -> None:
+    class DyingOnStreams(Drafting):
+        """Is back after three requests that it leaves unanswered."""
+
+        num_streams = 0
+        num_unanswered = 0
+        is_dead = False
+
+        async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+            if self.is_dead:
+                self.num_unanswered += 1
+                self.is_dead = self.num_unanswered % 3 != 0
+                raise unreachable()
+            return await super().post(path, body)
+
+        async def post_stream(self, path: str, body: Mapping[str, Any]) -> list[dict[str, Any]]:
+            if body["max_tokens"] == 48:
+                self.num_streams += 1
+                self.is_dead = True
+                raise ServerError("it died")
+            return await super().post_stream(path, body)
+
+    transport = DyingOnStreams(stale=False)
+    audit = Audit(Server(transport, url="http://m"), quick_restarts)
+    await audit.run()
+    [death] = audit.deaths
+    assert (transport.num_streams, death.body["stream"], death.ends_again) == (2, True, True)
 
 
 async def test_a_wrong_answer_comes_before_an_end_as_the_smallest_request(
@@ -244,9 +331,9 @@ async def test_the_wait_for_a_server_does_not_count_in_the_time(
         async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
             if self.is_dead and body["max_tokens"] == 1:
                 self.num_asked += 1
-                if self.num_asked == 3:
-                    # sleep: the time away, which the deadline moves by at least
-                    await asyncio.sleep(1.5)
+                if self.num_asked % 3 == 0:
+                    # sleep: half of the time away, which the deadline moves by at least
+                    await asyncio.sleep(0.75)
                     self.is_dead = False
             return await super().post(path, body)
 

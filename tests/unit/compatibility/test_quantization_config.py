@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from paceline.compatibility.quantization_config import (
-    UnreadableQuantization,
+    UnreadableModelFile,
     find_quantization,
     kv_cache_format,
 )
@@ -99,7 +99,7 @@ def test_vllm_takes_the_cache_format_of_modelopt(
 @pytest.mark.parametrize("text", ["{", "[]"])
 def test_an_unreadable_file_is_named(text: str, tmp_path: Path) -> None:
     (tmp_path / "hf_quant_config.json").write_text(text)
-    with pytest.raises(UnreadableQuantization, match=r"hf_quant_config\.json"):
+    with pytest.raises(UnreadableModelFile, match=r"hf_quant_config\.json"):
         find_quantization({}, tmp_path)
     assert stored_format({}, tmp_path) == UNKNOWN
 

@@ -143,6 +143,59 @@ def test_a_bad_record_of_a_public_form_is_refused(
         load_prompt_file(write(tmp_path, item))
 
 
+@pytest.mark.parametrize(
+    ("item", "message"),
+    [
+        (
+            {"prompt": "a", "output_tokens": 3, "ignore_eo": True},
+            "item 1: ignore_eo is unknown and resembles ignore_eos; the fields that are read are "
+            "messages, prompt, task",
+        ),
+        ({"text": "a", "outputlength": 3}, "outputlength is unknown and resembles output_length"),
+        ({"turns": [{"text": "a"}, {"text": "b", "delays": 3}]}, "turn 2: delays .* delay"),
+        ({"turns": ["a"], "Category": "x"}, "Category is unknown and resembles category"),
+        ({"instruction": "a", "contexts": "b"}, "contexts is unknown and resembles context"),
+        (said(("human", "a")) | {"conversations": [{"from": "human", "values": "a"}]},
+         "message 1: values is unknown and resembles value"),
+        ({"body": {"prompt": "a", "max_completion_token": 3}},
+         "item 1, body: max_completion_token is unknown and resembles max_completion_tokens"),
+        ({"body": {"prompt": "a", "Response_Format": {}}}, "Response_Format .* response_format"),
+        ({"prompt": "a", "output_tokens": 3, "max_tokens": 4}, "exclude each other"),
+    ],
+)  # fmt: skip
+def test_a_misspelt_field_of_a_public_form_is_refused(
+    tmp_path: Path, item: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(WorkloadError, match=message):
+        load_prompt_file(write(tmp_path, item))
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        # LMSYS-Chat-1M, Alpaca with its source, HumanEval as vLLM's custom, a batch for llama.cpp
+        {"conversation_id": "c", "model": "m", "turn": 1, "language": "English", "redacted": False}
+        | {"conversation": [{"role": "user", "content": "a"}]},
+        {"instruction": "a", "input": "", "output": "b", "source": "s", "system": ""},
+        {"prompt": "a", "output_tokens": 3, "prompt_id": "p", "task_id": "t", "entry_point": "f"},
+        {"body": {"model": "m", "prompt": "a", "min_tokens": 1, "reasoning_format": "none",
+                  "temperature": 1, "stream": True}},
+        {"question_id": 81, "category": "qa", "turns": ["a"], "reference": []},
+        {"text": "a", "image": "x.png", "input_length": 4},
+    ],
+)  # fmt: skip
+def test_further_columns_of_public_data_are_passed_over(
+    tmp_path: Path, item: dict[str, Any]
+) -> None:
+    [prompt] = load_prompt_file(write(tmp_path, item))
+    assert prompt.text == "a" or prompt.messages == (user("a"),)
+
+
+def test_fields_of_a_request_count_in_the_custom_form(tmp_path: Path) -> None:
+    item = {"prompt": "a", "output_tokens": 3, "category": "qa", "ignore_eos": True}
+    assert load_prompt_file(write(tmp_path, item)) == [Prompt("qa", None, "a", 3, ignore_eos=True)]
+
+
 @pytest.mark.parametrize("own", [{"messages": [user("real")]}, {"prompt": "real"}])
 @pytest.mark.parametrize(
     ("other", "unknown"),

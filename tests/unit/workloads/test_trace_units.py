@@ -221,6 +221,38 @@ def test_texts_of_aiperf_are_sent_as_they_are(tmp_path: Path, fields: dict[str, 
     assert prompt.max_tokens == 7
 
 
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"payload": {"prompt": "a", "max_token": 3}}, "payload: max_token is unknown .* max_tok"),
+        ({"payload": {"prompt": "a"}, "outputlength": 3}, "outputlength is unknown"),
+        (
+            {"payload": {"prompt": "a"}, "session_ids": "s"},
+            "session_ids is unknown and .* session_id",
+        ),
+        ({"input_length": 4, "output_length": 2, "hash_id": [1]}, "hash_id is unknown"),
+        ({"input_length": 4, "output_length": 2, "sessionid": "a"}, "sessionid is unknown"),
+    ],
+)
+def test_a_misspelt_field_of_a_record_is_refused(
+    tmp_path: Path, row: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(WorkloadError, match=f"line 1.*{message}"):
+        load(tmp_path, [{"timestamp": 5, **row}])
+
+
+def test_further_columns_of_traces_are_passed_over(tmp_path: Path) -> None:
+    burst = {"Timestamp": 5, "Model": "m", "Request tokens": 4, "Response tokens": 2}
+    burst |= {"Total tokens": 6, "Log Type": "x", "Session ID": "1", "Elapsed time": 3}
+    assert len(load(tmp_path, [burst]).entries) == 1
+    mooncake = {"timestamp": 5, "input_length": 4, "output_length": 2, "hash_ids": [1]}
+    mooncake |= {"chat_id": 3, "type": "text", "turn": 1, "total_tokens": 6}
+    assert len(load(tmp_path, [mooncake]).entries) == 1
+    body = {"model": "m", "prompt": "a", "temperature": 1, "min_tokens": 2, "stream": True}
+    row = {"timestamp": 5, "output_length": 2, "input_length": 3, "payload": body}
+    assert len(load(tmp_path, [row]).entries) == 1
+
+
 @pytest.mark.parametrize("name", ["text_input", "text"])
 def test_the_limit_beside_a_text_counts_and_unknown_fields_are_refused(
     tmp_path: Path, name: str

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from paceline.audit.auditing import Audit, Death
+from paceline.audit.auditing import Audit
 from paceline.audit.checks.greedy import WrongToken
+from paceline.audit.failed_requests import Death
 from paceline.audit.known_issues import known_issues
 from paceline.audit.server.bodies import render_curl
 from paceline.audit.smallest import SmallestRequest, smallest_failing_request
@@ -189,6 +190,7 @@ def _death(audit: Audit, death: Death) -> dict[str, Any]:
         "curl": render_curl(audit.server.url, death.body),
         "error": death.error,
         "is_back": death.is_back,
+        "ends_again": death.ends_again,
     }
 
 
@@ -197,9 +199,10 @@ def _smallest(audit: Audit) -> dict[str, Any] | None:
     found = smallest_failing_request(audit.greedy, audit.sampled, audit.features)
     if found is not None:
         return _render_smallest(audit, found)
-    if not audit.deaths:
+    deaths = [one for one in audit.deaths if one.ends_again is not False]
+    if not deaths:
         return None
-    death = min(audit.deaths, key=lambda one: len(str(one.body)))
+    death = min(deaths, key=lambda one: len(str(one.body)))
     return {
         "body": dict(death.body),
         "curl": render_curl(audit.server.url, death.body),

@@ -17,12 +17,14 @@ def render_lines(document: Mapping[str, Any]) -> list[str]:
     lines.append("")
     lines += _checks(document)
     if (smallest := document["smallest_failing_request"]) is not None:
-        ends_it = any(one["body"] == smallest["body"] for one in document["deaths"])
-        title = (
-            "A request that ended the server, and may end it again"
-            if ends_it
-            else "A request that shows it"
-        )
+        ends_it = [
+            "A request that ends the server each time"
+            if one["ends_again"]
+            else "A request that ended the server, and may end it again"
+            for one in document["deaths"]
+            if one["body"] == smallest["body"]
+        ]
+        title = ends_it[0] if ends_it else "A request that shows it"
         lines += ["", f"{title}:", smallest["curl"]]
         lines += textwrap.wrap(smallest["expect"], _WIDTH)
     failed, shown = document["failed_request"], (smallest or {}).get("body")

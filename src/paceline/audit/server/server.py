@@ -128,7 +128,7 @@ class Server:
 
         Raises `ServerError`.
         """
-        body = self.body(request)
+        body = {**self.body(request), "stream": True}
         async with self._sent(body):
             events = await self._transport.post_stream(PATH, body)
         counts = []
@@ -138,6 +138,14 @@ class Server:
                 if isinstance(shown, list) and shown:
                     counts.append(len(shown))
         return counts
+
+    async def send_again(self, body: Mapping[str, Any]) -> None:
+        """Repeat a completion, whole or streamed as its body says. Raises `ServerError`."""
+        async with self._sent(body):
+            if body.get("stream"):
+                await self._transport.post_stream(PATH, body)
+            else:
+                await self._transport.post(PATH, body)
 
     def send_one_at_a_time(self) -> None:
         """From now on no two requests are in flight, so that one that ends the server is known."""

@@ -17,6 +17,7 @@ from paceline.option_types import (
     ABOVE_0,
     JSON_FILE,
     OUTPUT_FILE,
+    SEED,
     NamedChoice,
     refuse_unwritable_file,
 )
@@ -120,7 +121,7 @@ Examples:
 @click.option("--top-p", type=FiniteFloat(min=0, max=1, min_open=True))
 @options.MAX_TOKENS
 @click.option("--extra-body", metavar="JSON", help="Merged into every request body.")
-@options.SEED
+@SEED
 @options.CONCURRENCY
 @options.RATE
 @MODEL

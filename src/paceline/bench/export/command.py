@@ -10,7 +10,7 @@ import click
 from paceline.bench import options
 from paceline.bench.export.scripts import TOOLS
 from paceline.default_addresses import DEFAULT_URL
-from paceline.option_types import AT_LEAST_1, NamedChoice, refuse_unwritable_file
+from paceline.option_types import AT_LEAST_1, SEED, NamedChoice, refuse_unwritable_file
 from paceline.server_options import MODEL, api_key_option
 from paceline.workloads import (
     SamplingSettings,
@@ -51,7 +51,7 @@ Examples:
 @options.PROMPTS
 @options.TEMPERATURE
 @options.MAX_TOKENS
-@options.SEED
+@SEED
 @click.option("--num-requests", type=AT_LEAST_1, default=64, show_default=True)
 @options.CONCURRENCY
 @options.RATE

@@ -14,7 +14,7 @@ import click
 from paceline.bench import options
 from paceline.default_addresses import DEFAULT_URL
 from paceline.finite_float import FiniteFloat
-from paceline.option_types import AT_LEAST_1, JSON_FILE, refuse_unwritable_file
+from paceline.option_types import AT_LEAST_1, JSON_FILE, SEED, refuse_unwritable_file
 from paceline.printable import printable
 from paceline.server_options import MODEL, api_key_option, read_address
 from paceline.workloads import WorkloadError
@@ -85,7 +85,7 @@ Examples:
 @options.WORKLOAD
 @options.PROMPTS
 @MODEL
-@options.SEED
+@SEED
 @api_key_option("Sent as bearer token; never written to a report.")
 @click.option(
     "--admin-key",

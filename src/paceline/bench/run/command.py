@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from paceline.bench.run.measuring_command import INTERRUPTED, carry_out, report_console
 from paceline.bench.run.options import DEFAULT_NUM_REQUESTS, run_options
 from paceline.default_addresses import DEFAULT_URL
 from paceline.option_types import refuse_unwritable_file
@@ -18,13 +19,7 @@ from paceline.printable import printable
 from paceline.workloads import WorkloadError, load_workloads
 
 if TYPE_CHECKING:
-    from paceline.bench.run.config import RunConfig
     from paceline.bench.run.outcome import RunResult
-
-PIPE_COLUMNS = 120
-"""Chosen empirically: the widest row of the report fits in one line."""
-INTERRUPTED = 130
-"""Exit code of a command that Ctrl-C ended, as shells use it."""
 
 _RUN_EXAMPLES = f"""\b
 Examples:
@@ -77,15 +72,16 @@ def run_command(
     for flag, file in files:
         refuse_unwritable_file(flag, file)
 
+    from paceline.bench.run.measure import measure
     from paceline.bench.run.parsing import parse_config
 
     try:
         config = parse_config(url, options)
     except WorkloadError as error:
         raise click.UsageError(str(error)) from error
-    result = _carry_out(config, api_key)
-
-    from rich.console import Console
+    result = carry_out(
+        lambda progress, stop: measure(config, api_key, sys.argv, progress, stop), config.admin_url
+    )
 
     from paceline.bench.report.page import write_report
     from paceline.bench.results.files import write_document
@@ -99,38 +95,8 @@ def run_command(
         write_report(Path(html_file), document)
     if records_file is not None:
         write_records(Path(records_file), result.records)
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=PIPE_COLUMNS)
-    console.print(render_table(result))
+    report_console().print(render_table(result))
     sys.exit(_exit_code(result, allow_errors))
-
-
-def _carry_out(config: RunConfig, api_key: str | None) -> RunResult:
-    import asyncio
-
-    from paceline.bench.client_loop import client_loop
-    from paceline.bench.interruption import stop_on_signals
-    from paceline.bench.results.counters import CountersUnavailable
-    from paceline.bench.run.config import BenchError
-    from paceline.bench.run.measure import measure
-    from paceline.bench.run.progress import terminal_progress
-
-    async def run() -> RunResult:
-        with stop_on_signals() as stop, terminal_progress() as progress:
-            return await measure(config, api_key, sys.argv, progress, stop)
-
-    try:
-        with client_loop() as runner:
-            return runner.run(run())
-    except asyncio.CancelledError as error:
-        raise click.Abort from error
-    except CountersUnavailable as error:
-        raise click.ClickException(f"--admin-url is {config.admin_url}: {error}") from error
-    except WorkloadError as error:
-        raise click.UsageError(str(error)) from error
-    except BenchError as error:
-        raise click.ClickException(str(error)) from error
 
 
 def _exit_code(result: RunResult, allow_errors: bool) -> int:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
+from paceline.bench.options import MAX_TOKENS, TIMEOUT, WORKLOAD
 from paceline.finite_float import FiniteFloat
 from paceline.option_types import (
     ABOVE_0,
@@ -20,7 +21,7 @@ from paceline.option_types import (
     NamedChoice,
 )
 from paceline.server_options import MODEL, api_key_option
-from paceline.workloads import TimeUnit, workload_names
+from paceline.workloads import TimeUnit
 
 DEFAULT_NUM_REQUESTS = 64
 
@@ -63,12 +64,7 @@ _ALLOW_ERRORS = click.option(
 )
 
 _WORKLOAD = (
-    click.option(
-        "--workload",
-        type=NamedChoice(workload_names()),
-        help="Built-in prompts; paceline bench run --help lists them.  [default: suited to the "
-        "model: chat, or mixed for the bundled code model, or code for one without chats]",
-    ),
+    WORKLOAD,
     click.option(
         "--prompts",
         "prompts_file",
@@ -113,7 +109,7 @@ _WORKLOAD = (
     click.option(
         "--top-p", type=FiniteFloat(min=0, max=1, min_open=True), help="Nucleus sampling."
     ),
-    click.option("--max-tokens", type=AT_LEAST_1, help="Overrides the prompts' own limits."),
+    MAX_TOKENS,
     click.option(
         "--extra-body",
         metavar="JSON",
@@ -214,15 +210,7 @@ _SERVER = (
         help="Server to read the speculation counters from: Paceline's admin port.  [default: the "
         "server's own /metrics, else, on loopback, the port after URL's]",
     ),
-    click.option(
-        "--timeout",
-        "timeout_s",
-        type=ABOVE_0,
-        default=600.0,
-        show_default=True,
-        metavar="SECONDS",
-        help="Per request; a request that takes longer is an error.",
-    ),
+    TIMEOUT,
 )
 
 _JUDGEMENT = (

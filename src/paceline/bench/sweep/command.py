@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from paceline.bench.run.measuring_command import INTERRUPTED, carry_out, report_console
 from paceline.bench.run.options import sweep_options
 from paceline.default_addresses import DEFAULT_URL
 from paceline.finite_float import FiniteFloat
@@ -19,12 +20,8 @@ from paceline.printable import printable
 from paceline.workloads import WorkloadError
 
 if TYPE_CHECKING:
-    from paceline.bench.run.config import RunConfig
     from paceline.bench.sweep.measure import SweepResult
 
-_INTERRUPTED = 130
-_COLUMNS = 120
-"""Of the table in a pipe."""
 _DEFAULT_DURATION_S = 30.0
 _NOT_SWEPT = {
     "concurrency": None,
@@ -104,14 +101,18 @@ def sweep_command(
     refuse_unwritable_file("--json", json_file)
 
     from paceline.bench.run.parsing import parse_config
+    from paceline.bench.sweep.measure import measure_sweep
 
     try:
         config = parse_config(url, {**_NOT_SWEPT, **options, "rate_per_s": 1.0})
     except WorkloadError as error:
         raise click.UsageError(str(error)) from error
-    result = _carry_out(config, rates or (), api_key)
-
-    from rich.console import Console
+    result = carry_out(
+        lambda progress, stop: measure_sweep(
+            config, rates or (), api_key, sys.argv, progress, stop
+        ),
+        config.admin_url,
+    )
 
     from paceline.bench.results.files import write_document
     from paceline.bench.sweep.report import render_sweep, render_sweep_table
@@ -120,38 +121,8 @@ def sweep_command(
         raise click.Abort
     if json_file is not None:
         write_document(Path(json_file), render_sweep(result))
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=_COLUMNS)
-    console.print(render_sweep_table(result))
+    report_console().print(render_sweep_table(result))
     sys.exit(_exit_code(result, allow_errors))
-
-
-def _carry_out(config: RunConfig, rates: tuple[float, ...], api_key: str | None) -> SweepResult:
-    import asyncio
-
-    from paceline.bench.client_loop import client_loop
-    from paceline.bench.interruption import stop_on_signals
-    from paceline.bench.results.counters import CountersUnavailable
-    from paceline.bench.run.config import BenchError
-    from paceline.bench.run.progress import terminal_progress
-    from paceline.bench.sweep.measure import measure_sweep
-
-    async def run() -> SweepResult:
-        with stop_on_signals() as stop, terminal_progress() as progress:
-            return await measure_sweep(config, rates, api_key, sys.argv, progress, stop)
-
-    try:
-        with client_loop() as runner:
-            return runner.run(run())
-    except asyncio.CancelledError as error:
-        raise click.Abort from error
-    except CountersUnavailable as error:
-        raise click.ClickException(f"--admin-url is {config.admin_url}: {error}") from error
-    except WorkloadError as error:
-        raise click.UsageError(str(error)) from error
-    except BenchError as error:
-        raise click.ClickException(str(error)) from error
 
 
 def _exit_code(result: SweepResult, allow_errors: bool) -> int:
@@ -177,4 +148,4 @@ def _exit_code(result: SweepResult, allow_errors: bool) -> int:
     if all(s.result.summary.num_errors == s.result.summary.num_requests for s in result.steps):
         click.echo("Error: no request succeeded.", err=True)
         code = 1
-    return _INTERRUPTED if result.interrupted else code
+    return INTERRUPTED if result.interrupted else code

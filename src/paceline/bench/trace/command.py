@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from paceline.bench.options import TIMEOUT
+from paceline.bench.run.measuring_command import INTERRUPTED, report_console
 from paceline.default_addresses import DEFAULT_URL
 from paceline.option_types import ABOVE_0, JSON_FILE, NamedChoice, refuse_unwritable_file
 from paceline.printable import printable
@@ -18,8 +19,6 @@ from paceline.workloads import WorkloadError
 if TYPE_CHECKING:
     from paceline.bench.trace.measure import TraceMeasurement
 
-_PIPE_COLUMNS = 120
-_EXIT_INTERRUPTED = 130
 _EXAMPLES = """\b
 Examples:
   paceline bench trace easy-hard-easy --label goodput --json goodput.json
@@ -144,8 +143,6 @@ def trace_command(
     **options: Any,
 ) -> None:
     """Parse, run, compare, show and write."""
-    from rich.console import Console
-
     from paceline.bench.results.environment import describe_environment
     from paceline.bench.results.files import write_document
     from paceline.bench.run.config import BenchError
@@ -169,14 +166,12 @@ def trace_command(
     comparison = compare(figures, others)
     if json_file is not None:
         write_document(Path(json_file), render_document(measurement, figures, comparison))
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=_PIPE_COLUMNS)
+    console = report_console()
     console.print(render_table(measurement.config, figures, comparison))
     for note in measurement.notes:
         console.print(printable(f"Note: {note}"), markup=False)
     if measurement.is_interrupted:
-        sys.exit(_EXIT_INTERRUPTED)
+        sys.exit(INTERRUPTED)
     sys.exit(0 if figures.is_valid else 1)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from paceline.compatibility.experts import has_experts
 from paceline.compatibility.hardware_classes import HardwareClass
 from paceline.compatibility.number_formats import FormatVerdict, find_row, judge_format
-from paceline.compatibility.quantization_config import UnreadableQuantization, find_quantization
+from paceline.compatibility.quantization_config import UnreadableModelFile, find_quantization
 from paceline.compatibility.stored_formats import UNQUANTIZED, stored_format
 from paceline.engine.launch.command import last_value
 from paceline.engine.launch.hardware import Hardware
@@ -113,7 +113,7 @@ def _hidden_format(config: dict[str, Any], folder: Path) -> str:
     """Why vLLM would load quantized weights as if they were not; empty if it would not."""
     try:
         stored = find_quantization(config, folder)
-    except UnreadableQuantization as error:
+    except UnreadableModelFile as error:
         return str(error)
     if stored is None or stored.vllm_argument is None:
         return ""

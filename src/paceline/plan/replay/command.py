@@ -13,7 +13,7 @@ import click
 from paceline.finite_float import FiniteFloat
 from paceline.governor.costs.cost_table import CostTable
 from paceline.governor.policy import Policy
-from paceline.option_types import ABOVE_0, refuse_unwritable_file
+from paceline.option_types import ABOVE_0, SEED, refuse_unwritable_file
 from paceline.plan.replay.closed_loop import closed_loop_size
 from paceline.plan.replay.hardware_choice import HardwareChoice, choose_scaling
 from paceline.plan.replay.output import recorded_figures, render_replay, replay_document
@@ -116,7 +116,7 @@ Examples:
     show_default=True,
     help="Simulated runs, which the interval is computed from.",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@SEED
 @click.option(
     "--json",
     "json_file",

@@ -11,7 +11,12 @@ from typing import Any
 from paceline.capacity.model.hf_config import read_model_config
 from paceline.capacity.model.quantized_config import read_weight_format
 from paceline.capacity.model.weight_format import WeightFormat, named_format
-from paceline.compatibility.quantization_config import find_quantization, kv_cache_format
+from paceline.compatibility.quantization_config import (
+    UnreadableModelFile,
+    find_quantization,
+    kv_cache_format,
+    read_json_object,
+)
 from paceline.compatibility.weight_files import BrokenIndex, loaded_safetensors
 from paceline.named_models import MODEL_NAMES, NamedModelMissing, target_of
 from paceline.near_names import did_you_mean
@@ -99,12 +104,9 @@ def _read_config(file: Path) -> Mapping[str, Any]:
             "config.json, or a name of the table"
         )
     try:
-        config = json.loads(file.read_text(encoding="utf-8-sig"))
-    except (OSError, ValueError) as error:
-        raise PlanError(f"{file} is no JSON file: {error}") from None
-    if not isinstance(config, dict):
-        raise PlanError(f"{file} holds a {type(config).__name__}; a config.json is an object")
-    return config
+        return read_json_object(file)
+    except UnreadableModelFile as error:
+        raise PlanError(str(error)) from None
 
 
 def _checkpoint_bytes(folder: Path) -> int | None:

@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass
 
 from paceline.workloads.fields import FieldReader
-from paceline.workloads.prompts import PROMPT_FIELDS, Prompt, read_prompt
+from paceline.workloads.prompts import PROMPT_FIELDS, Prompt, read_prompt, read_request
 from paceline.workloads.recorded.entries import TRACE_TASK, TraceEntry
 from paceline.workloads.recorded.forms import FORMS, TimeUnit, TraceForm
 
@@ -28,6 +28,16 @@ _OUTPUT_NAMES = tuple(
     dict.fromkeys(["output_tokens", "completion_tokens", *(form.output for form in FORMS)])
 )
 _SESSION_FIELDS = ("session_id", "delay", "think_s")
+_LENGTH_FIELDS = (
+    _TIME_NAMES,
+    _INPUT_NAMES,
+    _OUTPUT_NAMES,
+    "hash_ids",
+    "block_size",
+    "delay",
+    "think_s",
+)
+"""Read in a record of lengths, beside `session_id`; one name of each tuple is enough."""
 _TEXT_FIELDS = ("max_tokens", "output_length", "input_length", "hash_ids", "type")
 """Beside a text in AIPerf's form. The text decides its own length and what it shares with others;
 `type` names the form."""
@@ -106,6 +116,9 @@ def _read_entry(fields: FieldReader) -> TraceEntry:
         if limit is not None:
             prompt = dataclasses.replace(prompt, max_tokens=limit)
         return TraceEntry(None, recorded=prompt)
+    # BurstGPT has a Session ID, which is not read.
+    sessions = () if "Session ID" in fields.names else ("session_id",)
+    fields.refuse_misspelt((*_LENGTH_FIELDS, *sessions))
     input_name = next((name for name in _INPUT_NAMES if name in fields.names), None)
     output_name = next((name for name in _OUTPUT_NAMES if name in fields.names), None)
     if input_name is None or output_name is None:
@@ -134,9 +147,9 @@ def _read_recorded(fields: FieldReader) -> Prompt | None:
             message = {"role": "user", "content": fields.word(name)}
             return Prompt(TRACE_TASK, (message,), None, fields.count("max_tokens"))
     if "payload" in fields:
+        fields.refuse_misspelt(("payload", *_SESSION_FIELDS, "output_length"))
         body = FieldReader(fields.raw("payload"), f"{fields.where}, payload")
-        known = {name: body.raw(name) for name in PROMPT_FIELDS if name in body and name != "model"}
-        return read_prompt(FieldReader(known, body.where), TRACE_TASK)
+        return read_request(body, TRACE_TASK)
     return None
 
 
