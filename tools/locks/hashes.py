@@ -1,6 +1,6 @@
 """Write into each lock the hashes of the wheels that its pins resolve to.
 
-    PYTHONPATH=tools .venv/bin/python -m locks.hashes requirements/runtime.lock requirements/dev.lock …
+    PYTHONPATH=tools .venv/bin/python -m locks.hashes requirements/*.lock
 
 For every pin, pip resolves the x86-64 Linux wheel of CPython 3.11, 3.12 and 3.13, so a pin without
 a wheel for one of them fails here, not on a user's machine. Nothing is installed. The comments and

@@ -133,8 +133,10 @@ def test_an_empty_file_is_no_report(tmp_path: Path) -> None:
 
 def test_each_part_of_the_requirement_is_judged() -> None:
     passed = {
-        "is_complete": True, "stages": [{"name": "doctor", "since_start_s": 600.0}], "untracked": [],
-    }  # fmt: skip
+        "is_complete": True,
+        "stages": [{"name": "doctor", "since_start_s": 600.0}],
+        "untracked": [],
+    }
     assert all(judge(passed).values())
     assert not judge({**passed, "is_complete": False})["all_stages_passed"]
     assert not judge({**passed, "stages": [{"name": "doctor", "since_start_s": 600.1}]})["in_time"]

