@@ -1,14 +1,13 @@
-"""The page around the sections: one file without external resources."""
+"""The page of a measurement, from its JSON document."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from html import escape
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from paceline.bench.report import compare_page, run_page
+from paceline.bench.report.frame import render_page
 from paceline.bench.results.files import write_text
 
 _PAGES = {"paceline bench run": run_page, "paceline bench compare": compare_page}
@@ -40,18 +39,6 @@ def render_report(document: Mapping[str, Any]) -> str:
             f"it lacks a part of a {kind} document ({type(error).__name__}: {error})"
         ) from error
     return render_page(title, subtitle, body)
-
-
-def render_page(title: str, subtitle: str, body: str) -> str:
-    """One self-contained page; `body` is HTML, the other texts are escaped here."""
-    style = resources.files(__package__).joinpath("style.css").read_text(encoding="utf-8")
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{style}</style></head>"
-        f'<body><main><h1>{escape(title)}</h1><p class="subtitle">{escape(subtitle)}</p>'
-        f"{body}</main></body></html>\n"
-    )
 
 
 def write_report(path: Path, document: Mapping[str, Any]) -> None:

@@ -15,7 +15,7 @@ from paceline.bench.report.elements import (
     section,
     table,
 )
-from paceline.bench.report.page import render_page
+from paceline.bench.report.frame import render_page
 from paceline.bench.report.text import moment, number
 from paceline.validate.report.comparison import Comparison, describe_previous
 from paceline.validate.report.document import Part, ValidationDocument, Verdict
