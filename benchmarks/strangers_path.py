@@ -169,7 +169,8 @@ def _walk(folder: Path, document: dict[str, Any], result: ResultFile) -> None:
         with shell.running_server(words + path.serve, folder / f"{name}.log") as server:
             server.wait_for("the server", lambda: path.ready_text in server.printed())
             enter = f"nsenter --preserve-credentials --user --net --target {server.process.pid} "
-            shell.stream(enter + path.ask, functools.partial(stages.passed, name, words))
+            ask = enter + path.ask if words else path.ask
+            shell.stream(ask, functools.partial(stages.passed, name, words))
     status = shell.run("git status", "git status --porcelain")
     document["untracked"] = [line[3:] for line in status.splitlines()]
 
