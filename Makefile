@@ -268,9 +268,9 @@ fuzz: $(DEV)
 	    -r requirements/fuzz.lock
 	@$(BIN)/python benchmarks/fuzz_gateway.py --cases $(CASES) --schemathesis $(CLIENTS)/fuzz
 
-# Minutes to half an hour per room. FILES="src/paceline/governor/costs/cost_model.py" takes one module,
+# Minutes to half an hour per room. FILES="src/paceline/runtime/governor/costs/cost_model.py" takes one module,
 # SAMPLE=40 tests at most 40 changes of each.
-FILES ?= src/paceline/governor src/paceline/engine/scheduler
+FILES ?= src/paceline/runtime/governor src/paceline/runtime/engine/scheduler
 mutation: $(DEV)
 	@$(BIN)/python -m pip install --quiet --no-deps --upgrade --target $(CLIENTS)/mutation \
 	    -r requirements/mutation.lock

@@ -34,8 +34,8 @@ import httpx
 from benchmarks.interruption import end_by_sigterm_too, end_incomplete
 from benchmarks.results_file import ResultFile, add_resumable, begin_or_resume
 from benchmarks.servers import running_server
-from paceline.bench.results.environment import Environment, describe_environment
 from paceline.demo import draft_path, target_path
+from paceline.foundation.results.environment import Environment, describe_environment
 
 _FEW = 5
 """Reports that fit in a small result."""

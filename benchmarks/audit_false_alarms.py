@@ -30,9 +30,9 @@ from unit.audit.test_auditing import SMALLEST
 
 from benchmarks.interruption import end_by_sigterm_too, end_incomplete
 from benchmarks.results_file import ResultFile, add_resumable, begin_or_resume
-from paceline.audit.auditing import Audit, AuditConfig
-from paceline.bench.results.environment import Environment, describe_environment
-from paceline.mock_vllm.model.sampling_defect import DefectKind
+from paceline.foundation.results.environment import Environment, describe_environment
+from paceline.testing.mock_vllm.model.sampling_defect import DefectKind
+from paceline.workbench.audit.auditing import Audit, AuditConfig
 
 _WRITTEN_EVERY = 10
 MAX_ALARMS = 2

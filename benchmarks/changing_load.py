@@ -19,8 +19,8 @@ from typing import Any
 import aiohttp
 from yarl import URL
 
-from paceline.bench.load.client import StreamingClient
-from paceline.workloads import RequestSpec, SamplingSettings, build_specs, load_workload
+from paceline.foundation.load.client import StreamingClient
+from paceline.foundation.workloads import RequestSpec, SamplingSettings, build_specs, load_workload
 
 MAX_IN_FLIGHT = 8
 """Fewer than the 256 that the gateway admits, and than the engine computes in one step."""

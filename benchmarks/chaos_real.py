@@ -48,7 +48,7 @@ from chaos.real_engines.run_report import count, find_errors, render_progress, s
 
 from benchmarks.interruption import EXIT_INTERRUPTED, end_by_sigterm_too
 from benchmarks.results_file import add_resumable, begin_or_resume
-from paceline.bench.results.environment import Environment, describe_environment
+from paceline.foundation.results.environment import Environment, describe_environment
 
 SIGNALS = {"kills": "SIGKILL", "hangs": "SIGSTOP"}
 SLOW_PAUSE_S = (6.0, 12.0)

@@ -21,8 +21,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.results_file import ResultFile, add_allow_dirty
-from paceline.bench.results.environment import describe_environment
-from paceline.mock_vllm.spawn import spawn_mock_vllm
+from paceline.foundation.results.environment import describe_environment
+from paceline.testing.mock_vllm.spawn import spawn_mock_vllm
 
 TPOT_MS = 20.0
 CONCURRENCY = 4

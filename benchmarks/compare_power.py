@@ -37,10 +37,10 @@ import numpy.typing as npt
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.results_file import ResultFile, add_allow_dirty, read_result
-from paceline.bench.compare import verdict as verdict_module
-from paceline.bench.compare.campaign import Campaign, CampaignSettings, run_campaign
-from paceline.bench.compare.contrasts import Arm, Block, Figure
-from paceline.bench.results.environment import describe_environment
+from paceline.foundation.results.environment import describe_environment
+from paceline.workbench.bench.compare import verdict as verdict_module
+from paceline.workbench.bench.compare.campaign import Campaign, CampaignSettings, run_campaign
+from paceline.workbench.bench.compare.contrasts import Arm, Block, Figure
 
 RECORDINGS = (
     "governor-interleaved-twin-model-trace-2026-11-22.json.gz",

@@ -41,9 +41,9 @@ from engine.serving.two_nodes import node_network, start_over_two_nodes, why_no_
 from benchmarks.interruption import end_by_sigterm_too, end_incomplete
 from benchmarks.results_file import ResultFile, add_allow_dirty, add_resume, begin_or_resume
 from paceline import demo
-from paceline.audit.statistics.greedy import NEAR_TIE_NATS
-from paceline.bench.results.environment import Environment, describe_environment
-from paceline.workloads.registry import load_workload
+from paceline.foundation.results.environment import Environment, describe_environment
+from paceline.foundation.workloads.registry import load_workload
+from paceline.workbench.audit.statistics.greedy import NEAR_TIE_NATS
 
 MODEL = "distributed"
 _TENSOR = ("--tensor-parallel-size", "2")

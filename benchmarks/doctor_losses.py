@@ -45,9 +45,9 @@ from benchmarks.headline.arms import Arm, ModelFolders, server_plan
 from benchmarks.headline.http_arm import HttpArm, Load
 from benchmarks.results_file import ResultFile, add_allow_dirty
 from benchmarks.servers import Server, running_servers
-from paceline.bench.results.environment import describe_environment
 from paceline.demo import draft_path, target_path
-from paceline.workloads import SamplingSettings, build_spec, load_workload
+from paceline.foundation.results.environment import describe_environment
+from paceline.foundation.workloads import SamplingSettings, build_spec, load_workload
 
 LENGTH = 8
 WITHOUT, CONTROL = Arm("vllm", has_layout=True), Arm("vllm", has_layout=True, label="again")

@@ -45,8 +45,8 @@ from benchmarks.results_file import (
     begin_or_resume,
 )
 from benchmarks.servers import Server, descendants, running_server
-from paceline.bench.results.environment import describe_environment
-from paceline.named_models import BUNDLED_NAME
+from paceline.foundation.named_models import BUNDLED_NAME
+from paceline.foundation.results.environment import describe_environment
 
 ADMIN, ENGINE = "admin port", "engine"
 _PACELINE = [sys.executable, "-c", "from paceline.cli import main; main(prog_name='paceline')"]

@@ -43,11 +43,11 @@ from chaos.upgrades.draft_swap import drafts, swap_draft
 
 from benchmarks.interruption import end_by_sigterm_too, end_incomplete
 from benchmarks.results_file import ResultFile, add_allow_dirty, add_resume, begin_or_resume
-from paceline.bench.results.environment import Environment, describe_environment
-from paceline.bench.results.slo import Slo
-from paceline.bench.run.config import RunConfig
-from paceline.bench.run.measure import measure
-from paceline.bench.run.progress import terminal_progress
+from paceline.foundation.load.config import RunConfig
+from paceline.foundation.results.environment import Environment, describe_environment
+from paceline.foundation.results.slo import Slo
+from paceline.workbench.bench.run.measure import measure
+from paceline.workbench.bench.run.progress import terminal_progress
 
 
 def main() -> int:

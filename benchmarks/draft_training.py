@@ -40,10 +40,10 @@ from benchmarks.interruption import end_by_sigterm_too, end_incomplete
 from benchmarks.results_file import ResultFile, add_allow_dirty, add_resume, begin_or_resume
 from benchmarks.servers import Server, running_server, running_servers
 from paceline import demo
-from paceline.bench.results.environment import describe_environment
-from paceline.bench.run.config import RunConfig
-from paceline.bench.run.measure import measure
-from paceline.bench.run.progress import terminal_progress
+from paceline.foundation.load.config import RunConfig
+from paceline.foundation.results.environment import describe_environment
+from paceline.workbench.bench.run.measure import measure
+from paceline.workbench.bench.run.progress import terminal_progress
 
 _PACELINE = [sys.executable, "-c", "from paceline.cli import main; main(prog_name='paceline')"]
 _KV_CACHE = {"PACELINE_ENGINE__KV_CACHE_BYTES": str(256 << 20)}
@@ -331,10 +331,10 @@ def _untrained(folder: Path) -> Path:
     if not (folder / "config.json").is_file():
         import torch
 
-        from paceline.draft.models import load_model
-        from paceline.draft.training.provenance import render_unmeasured
-        from paceline.draft.training.start import cut_from_target
-        from paceline.draft.training.work_folder import write_draft
+        from paceline.foundation.models.models import load_model
+        from paceline.workbench.draft.training.provenance import render_unmeasured
+        from paceline.workbench.draft.training.start import cut_from_target
+        from paceline.workbench.draft.training.work_folder import write_draft
 
         target = load_model(demo.target_path(), torch.float32, torch.device("cpu"))
         start = cut_from_target(target, _NUM_LAYERS)

@@ -26,10 +26,10 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.results_file import ResultFile, add_allow_dirty
-from paceline.bench.results.environment import describe_environment
-from paceline.engine.drift.category_watch import FULL_REFERENCE, CategoryWatch
-from paceline.engine.drift.text_acceptance import AcceptanceSums, RequestVerdicts
-from paceline.policy_simulator.traffic.passages import PassageTraffic, draft_text, draw_text
+from paceline.foundation.results.environment import describe_environment
+from paceline.runtime.engine.drift.category_watch import FULL_REFERENCE, CategoryWatch
+from paceline.runtime.engine.drift.text_acceptance import AcceptanceSums, RequestVerdicts
+from paceline.testing.policy_simulator.traffic.passages import PassageTraffic, draft_text, draw_text
 
 SHIFT = 0.1
 WITHIN = 200

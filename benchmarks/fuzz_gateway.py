@@ -37,9 +37,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.fuzz.cases import Case, make_case
 from benchmarks.fuzz.wire import Answer, Wire, fault_of
 from benchmarks.results_file import ResultFile, add_allow_dirty
-from paceline.bench.results.environment import describe_environment
-from paceline.gateway import GatewaySettings, Replica, serve_gateway
-from paceline.gateway.api.openapi import render_openapi
+from paceline.foundation.results.environment import describe_environment
+from paceline.runtime.gateway import GatewaySettings, Replica, serve_gateway
+from paceline.runtime.gateway.api.openapi import render_openapi
 
 MODEL = "mock_vllm"
 MAX_MODEL_LEN = 4096
@@ -88,7 +88,7 @@ def main() -> int:
     )
     with tempfile.TemporaryDirectory() as folder:
         socket = Path(folder) / "engine.sock"
-        mock_vllm = [sys.executable, "-m", "paceline.mock_vllm", "--socket", str(socket)]
+        mock_vllm = [sys.executable, "-m", "paceline.testing.mock_vllm", "--socket", str(socket)]
         mock_vllm += ["--model", MODEL, "--max-model-len", str(MAX_MODEL_LEN), "--tpot-ms", "0"]
         mock_vllm += ["--prefill-tokens-per-s", "1e9"]
         gateway = [sys.executable, str(Path(__file__)), "--serve", str(socket)]

@@ -42,9 +42,9 @@ from losslessness.verdicts.power import smallest_bias_found
 from losslessness.verdicts.rounds import FOUND_ABOVE, draw_round, draw_until_found
 
 from benchmarks.results_file import ResultFile, add_allow_dirty, sibling
-from paceline.audit.statistics.greedy import NEAR_TIE_NATS
-from paceline.bench.results.environment import describe_environment
 from paceline.demo import draft_path, heldout_path, target_path
+from paceline.foundation.results.environment import describe_environment
+from paceline.workbench.audit.statistics.greedy import NEAR_TIE_NATS
 
 MAX_DRAFT_LENGTH = 8
 PROMPTS_PER_PART = 100

@@ -32,8 +32,8 @@ import uvloop
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.results_file import ResultFile, add_allow_dirty
-from paceline.bench.results.environment import describe_environment
-from paceline.mock_vllm import SpawnedMockVllm, spawn_mock_vllm
+from paceline.foundation.results.environment import describe_environment
+from paceline.testing.mock_vllm import SpawnedMockVllm, spawn_mock_vllm
 
 LOADS = ((256, 20.0), (1024, 20.0), (1024, 40.0), (2048, 40.0), (4096, 100.0), (512, 10.0))
 """(streams, milliseconds per token): 12,800 to 51,200 tokens per second requested."""

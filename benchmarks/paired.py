@@ -27,7 +27,7 @@ A plan:
         "num_requests": 64, "num_warmup": 8}]}
 
 `governor` is sent as PATCH /admin/governor before each run of the arm. A load takes the settings
-of `paceline.bench.run.config.RunConfig`; its seed grows by one with each repeat. `workload` is a
+of `paceline.foundation.load.config.RunConfig`; its seed grows by one with each repeat. `workload` is a
 name listed in docs/workloads.md. Arms that share a server also share its prefix cache: start that
 server with prefix caching off.
 """
@@ -54,11 +54,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.results_file import ResultFile, add_allow_dirty
 from benchmarks.servers import MAX_IDLE_CORES, Server, running_servers, watch_idle
-from paceline.bench.results.environment import describe_environment
-from paceline.bench.run.config import RunConfig
-from paceline.bench.run.measure import measure
-from paceline.bench.run.outcome import RunResult
-from paceline.bench.run.progress import terminal_progress
+from paceline.foundation.load.config import RunConfig
+from paceline.foundation.results.environment import describe_environment
+from paceline.workbench.bench.run.measure import measure
+from paceline.workbench.bench.run.outcome import RunResult
+from paceline.workbench.bench.run.progress import terminal_progress
 
 
 async def run_arm(

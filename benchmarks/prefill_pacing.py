@@ -35,8 +35,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.results_file import ResultFile, add_allow_dirty
 from benchmarks.servers import Server, running_servers
-from paceline.bench.results.environment import describe_environment
-from paceline.workloads import load_heldout
+from paceline.foundation.results.environment import describe_environment
+from paceline.foundation.workloads import load_heldout
 
 NUM_STREAMS = 6
 STREAM_TOKENS = 400

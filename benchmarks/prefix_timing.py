@@ -32,8 +32,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.results_file import ResultFile, add_allow_dirty
 from benchmarks.servers import running_servers
-from paceline.bench.results.environment import describe_environment
 from paceline.cli import main as paceline
+from paceline.foundation.results.environment import describe_environment
 
 MODEL = "paceline-demo"
 TENANTS = ("victim", "attacker")

@@ -45,8 +45,8 @@ from benchmarks.quantization.table import render_model
 from benchmarks.quantization.variants import DRAFTERS, UNQUANTIZED, VARIANTS, with_baselines
 from benchmarks.results_file import add_allow_dirty, add_resume, begin_or_resume, sibling
 from paceline import demo
-from paceline.bench.results.environment import describe_environment
-from paceline.engine.launch.hardware import read_hardware
+from paceline.foundation.results.environment import describe_environment
+from paceline.runtime.engine.launch.hardware import read_hardware
 
 _RECORDS = ("made", "loads", "batches", "starts", "turns", "products", "profiles", "failures")
 _OWN = ("w8a8", "w8a8-bfloat16", "awq", "gptq", "fp8", "kv-fp8", "nvfp4")

@@ -27,13 +27,13 @@ from yarl import URL
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.results_file import ResultFile, add_allow_dirty
-from paceline.bench.quick import window as window_module
-from paceline.bench.quick.levels import Window, bracket, tail_s
-from paceline.bench.quick.requests import RequestForm, SessionSender, build_forever
-from paceline.bench.quick.window import run_window
-from paceline.bench.results.environment import describe_environment
-from paceline.mock_vllm.spawn import spawn_mock_vllm
-from paceline.workloads import SamplingSettings, load_workload
+from paceline.foundation.load.quick_requests import RequestForm, SessionSender, build_forever
+from paceline.foundation.results.environment import describe_environment
+from paceline.foundation.workloads import SamplingSettings, load_workload
+from paceline.testing.mock_vllm.spawn import spawn_mock_vllm
+from paceline.workbench.bench.quick import window as window_module
+from paceline.workbench.bench.quick.levels import Window, bracket, tail_s
+from paceline.workbench.bench.quick.window import run_window
 
 LIMIT_S = 1.0
 MAX_TOKENS = 64

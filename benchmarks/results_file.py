@@ -16,8 +16,8 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from paceline.bench.results.files import write_bytes
-from paceline.bench.results.source_state import SourceState, source_state
+from paceline.foundation.results.files import write_bytes
+from paceline.foundation.results.source_state import SourceState, source_state
 
 
 class ResultFile:

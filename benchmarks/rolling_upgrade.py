@@ -31,7 +31,7 @@ from chaos.transcript import Transcript
 from chaos.upgrades.rolling import LAME_DUCK_S, Load, restart_replicas, successor_of
 
 from benchmarks.results_file import ResultFile, add_allow_dirty
-from paceline.bench.results.environment import describe_environment
+from paceline.foundation.results.environment import describe_environment
 
 
 def main() -> int:

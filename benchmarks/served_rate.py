@@ -28,14 +28,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.results_file import ResultFile, add_allow_dirty
 from benchmarks.servers import running_servers
-from paceline.bench.results.environment import describe_environment
-from paceline.bench.run.config import RunConfig
-from paceline.bench.run.measure import measure
-from paceline.bench.run.progress import terminal_progress
 from paceline.demo import heldout_path, target_path
-from paceline.engine.launch.environment import ENGINE_CORE_PREFIX
-from paceline.engine.launch.hardware import read_hardware
-from paceline.engine.launch.layout import LayoutSettings, choose_layout
+from paceline.foundation.load.config import RunConfig
+from paceline.foundation.results.environment import describe_environment
+from paceline.runtime.engine.launch.environment import ENGINE_CORE_PREFIX
+from paceline.runtime.engine.launch.hardware import read_hardware
+from paceline.runtime.engine.launch.layout import LayoutSettings, choose_layout
+from paceline.workbench.bench.run.measure import measure
+from paceline.workbench.bench.run.progress import terminal_progress
 
 KV_CACHE_BYTES = 512 * 1024**2
 MAX_TOKENS = 96

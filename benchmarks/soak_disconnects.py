@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from chaos.fleet import IDLE, MODEL, Fleet, running_fleet, wait_until
 
 from benchmarks.results_file import ResultFile, add_allow_dirty
-from paceline.bench.results.environment import describe_environment
+from paceline.foundation.results.environment import describe_environment
 
 ABORT_WITHIN_S = 1.0
 P99_WITHIN_S = 0.1

@@ -59,7 +59,7 @@ from chaos.transcript import Ending
 
 from benchmarks.interruption import EXIT_INTERRUPTED, end_by_sigterm_too
 from benchmarks.results_file import add_resumable, begin_or_resume
-from paceline.bench.results.environment import Environment, describe_environment
+from paceline.foundation.results.environment import Environment, describe_environment
 
 FAULTS = {"kills": kill_replicas, "hangs": stop_replicas}
 SLOW_MAX_TOKENS = 1500

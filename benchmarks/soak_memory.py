@@ -33,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from chaos.fleet import MODEL, Fleet, running_fleet, wait_until
 
 from benchmarks.results_file import ResultFile, add_allow_dirty
-from paceline.bench.results.environment import describe_environment
+from paceline.foundation.results.environment import describe_environment
 
 MAX_GROWTH_BYTES = 1024 * 1024
 """Per 100,000 requests."""

@@ -52,7 +52,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.interruption import EXIT_INTERRUPTED, end_by_sigterm_too
 from benchmarks.readme_path import ReadmeChanged, read_path
 from benchmarks.results_file import ResultFile, add_allow_dirty
-from paceline.bench.results.environment import describe_environment
+from paceline.foundation.results.environment import describe_environment
 
 ROOT = Path(__file__).resolve().parents[1]
 MAX_MINUTES = 10.0

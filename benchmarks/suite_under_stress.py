@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.results_file import ResultFile, add_allow_dirty, add_resume, begin_or_resume
 from benchmarks.stress.repetition import Repetition, Stress, run_once
-from paceline.bench.results.environment import describe_environment
+from paceline.foundation.results.environment import describe_environment
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -40,11 +40,11 @@ from benchmarks.interruption import end_by_sigterm_too, end_incomplete
 from benchmarks.results_file import ResultFile, begin_or_resume
 from benchmarks.servers import Server, running_server
 from benchmarks.validate_faults import is_anything_wrong, read_options, summarise, try_fault
-from paceline.bench.results.environment import describe_environment
-from paceline.validate.checks import CHECKS, Deployment
-from paceline.validate.fault_injection import FAULTS, Fault, FaultProxy
-from paceline.validate.target.target import SETTLE_S, Addresses, Target
-from paceline.validate.tiers import tiers
+from paceline.foundation.results.environment import describe_environment
+from paceline.operations.validate.checks import CHECKS, Deployment
+from paceline.operations.validate.target.target import SETTLE_S, Addresses, Target
+from paceline.operations.validate.tiers import tiers
+from paceline.testing.fault_injection import FAULTS, Fault, FaultProxy
 
 TIER = "local"
 _AUDITED_EVERY = 5

@@ -36,14 +36,14 @@ from unit.validate.deployments import (
 
 from benchmarks.interruption import end_by_sigterm_too, end_incomplete
 from benchmarks.results_file import ResultFile, add_allow_dirty, add_resume, begin_or_resume
-from paceline.bench.results.environment import describe_environment
-from paceline.gateway import FleetSettings
-from paceline.mock_vllm import FaultKind
-from paceline.validate.checks import CHECKS
-from paceline.validate.fault_injection import FAULTS, Fault
-from paceline.validate.fault_injection.fault import NO_FAULT
-from paceline.validate.target.target import SETTLE_S as DEFAULT_SETTLE_S
-from paceline.validate.values import CheckResult, Status
+from paceline.foundation.results.environment import describe_environment
+from paceline.operations.validate.checks import CHECKS
+from paceline.operations.validate.target.target import SETTLE_S as DEFAULT_SETTLE_S
+from paceline.operations.validate.values import CheckResult, Status
+from paceline.runtime.gateway import FleetSettings
+from paceline.testing.fault_injection import FAULTS, Fault
+from paceline.testing.fault_injection.fault import NO_FAULT
+from paceline.testing.mock_vllm import FaultKind
 
 _SAMPLER_FAULTS = (
     FaultKind.ARGMAX_FLIP,

@@ -37,8 +37,8 @@ from benchmarks.client.witness import read_seen, witness_figures, witness_in_fro
 from benchmarks.headline.arms import ModelFolders, parse_arm, server_plan
 from benchmarks.results_file import ResultFile, add_allow_dirty
 from benchmarks.servers import running_server
-from paceline.bench.results.environment import describe_environment
 from paceline.demo import target_path
+from paceline.foundation.results.environment import describe_environment
 
 _OURS = "paceline"
 _KV_CACHE_BYTES = 1 << 30

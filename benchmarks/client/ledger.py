@@ -1,6 +1,6 @@
 """The figures of a run from the mock server's request log, computed without the code under test.
 
-Nothing here imports `paceline.bench`. Percentiles and rates follow the definitions in
+Nothing here imports `paceline.workbench.bench`. Percentiles and rates follow the definitions in
 docs/bench.md, from the server's own times: arrival, first token, end and number of tokens.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from paceline.mock_vllm import read_request_log
+from paceline.testing.mock_vllm import read_request_log
 
 
 @dataclass(frozen=True, slots=True)

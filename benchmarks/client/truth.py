@@ -35,8 +35,8 @@ from benchmarks.client.ledger import (
 )
 from benchmarks.client.process import BenchReport, read_report, start_bench
 from benchmarks.results_file import ResultFile, add_allow_dirty
-from paceline.bench.results.environment import describe_environment
-from paceline.mock_vllm import SpawnedMockVllm, spawn_mock_vllm
+from paceline.foundation.results.environment import describe_environment
+from paceline.testing.mock_vllm import SpawnedMockVllm, spawn_mock_vllm
 
 TARGET_FRACTION = 0.02
 SLO = "ttft=1200ms,tpot=60ms"

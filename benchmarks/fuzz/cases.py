@@ -13,7 +13,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from paceline.gateway.requests.routes import CHAT, COMPLETIONS, EMBEDDINGS, RESPONSES, ROUTES, Route
+from paceline.runtime.gateway.requests.routes import (
+    CHAT,
+    COMPLETIONS,
+    EMBEDDINGS,
+    RESPONSES,
+    ROUTES,
+    Route,
+)
 
 _BOUNDARIES: tuple[object, ...] = (
     -(2**63) - 1, -(2**63), -(2**31), -2, -1, -0.5, -0.0, 0, 0.005, 1, 1.0, 1.5, 2, 8, 9, 20, 21,

@@ -47,8 +47,8 @@ from benchmarks.gateway.running import (
 )
 from benchmarks.results_file import ResultFile, add_allow_dirty, sibling
 from benchmarks.servers import Server, running_server
-from paceline.bench.results.environment import describe_environment
-from paceline.bench.results.files import write_text
+from paceline.foundation.results.environment import describe_environment
+from paceline.foundation.results.files import write_text
 
 _NUM_REPLICAS = 2
 _PREFILL_TOKENS_PER_S = 200_000.0

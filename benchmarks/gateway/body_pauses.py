@@ -31,8 +31,8 @@ from chaos.fleet import MODEL, Fleet, running_fleet
 from chaos.gateway_process import HTTP
 
 from benchmarks.results_file import ResultFile, add_allow_dirty
-from paceline.bench.results.environment import describe_environment
-from paceline.mock_vllm import spawn_mock_vllm
+from paceline.foundation.results.environment import describe_environment
+from paceline.testing.mock_vllm import spawn_mock_vllm
 
 OTHER_MODEL = "other"
 MAX_PAUSE_MS = 100.0

@@ -42,7 +42,7 @@ from chaos.gateway_process import HTTP
 
 from benchmarks.gateway import flooding_server
 from benchmarks.results_file import ResultFile, add_allow_dirty
-from paceline.bench.results.environment import describe_environment
+from paceline.foundation.results.environment import describe_environment
 
 MIB = 1024 * 1024
 BUDGET_BYTES = 512 * MIB

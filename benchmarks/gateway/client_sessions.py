@@ -30,8 +30,8 @@ from clients.real_clients import CLIENTS, PACKAGES, QUESTION, run_session
 from clients.real_sessions import FAILING, STEPS, find_faults
 
 from benchmarks.results_file import ResultFile, add_allow_dirty
-from paceline.bench.results.environment import describe_environment
 from paceline.demo import heldout_path
+from paceline.foundation.results.environment import describe_environment
 
 ROOT = Path(__file__).resolve().parents[2]
 NODE_CLIENTS = ROOT / "tests" / "clients" / "node" / "package.json"

@@ -38,7 +38,7 @@ from benchmarks.gateway.records import percentiles
 from benchmarks.gateway.running import pool_of, scheduling, undisturbed, wait_until_idle
 from benchmarks.results_file import ResultFile, add_allow_dirty
 from benchmarks.servers import Server, cpu_time_s, running_server
-from paceline.bench.results.environment import describe_environment
+from paceline.foundation.results.environment import describe_environment
 
 BEFORE, AFTER, BEFORE_AGAIN = "before", "after", "before again"
 ARMS = (BEFORE, AFTER, BEFORE_AGAIN, DIRECT)

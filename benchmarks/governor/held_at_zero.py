@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.results_file import ResultFile, add_allow_dirty
 from paceline import demo
-from paceline.bench.results.environment import describe_environment
+from paceline.foundation.results.environment import describe_environment
 
 ARMS = ("none", "ngram", "draft_model")
 """The drafter that is held at length 0; `none` is without speculation."""
@@ -78,7 +78,7 @@ def run_engine(given: dict[str, Any]) -> None:
     """Run in the child: read numbers of steps, write their durations, one line of JSON each."""
     os.environ |= {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_CPU_KVCACHE_SPACE": "1"}
     os.environ |= {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_WAIT_POLICY": "passive"}
-    from paceline.engine.fixes import numba_pool
+    from paceline.runtime.engine.fixes import numba_pool
 
     numba_pool.choose(is_child=True)
     answers = os.fdopen(os.dup(1), "w", buffering=1)
@@ -123,7 +123,7 @@ def _speculation(arm: str, draft: str) -> dict[str, Any]:
         speculative["model"] = draft
     return {
         "speculative_config": speculative,
-        "scheduler_cls": "paceline.engine.scheduler.adaptive_scheduler.AdaptiveScheduler",
+        "scheduler_cls": "paceline.runtime.engine.scheduler.adaptive_scheduler.AdaptiveScheduler",
         "additional_config": {"paceline": {"policy": "off"}},
     }
 

@@ -41,8 +41,8 @@ from benchmarks.governor.interleaved.requests import RequestMaker
 from benchmarks.governor.interleaved.tokenizer import load_encoder
 from benchmarks.results_file import add_allow_dirty, begin_or_resume, read_result, sibling
 from paceline import demo
-from paceline.bench.results.environment import describe_environment
-from paceline.named_models import drafter_folder, target_of
+from paceline.foundation.named_models import drafter_folder, target_of
+from paceline.foundation.results.environment import describe_environment
 
 ARMS = ("none", "none#again", "K=1", "K=2", "K=3", "K=4", "K=6", "K=8", "goodput")
 

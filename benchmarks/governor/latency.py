@@ -33,19 +33,19 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from benchmarks.governor.markdown_table import table
 from benchmarks.governor.simulate import DRAFTERS, NOISE_FRACTION, rounded
 from benchmarks.results_file import ResultFile, add_allow_dirty, sibling
-from paceline.bench.results.environment import describe_environment
-from paceline.bench.results.files import write_text
-from paceline.policy_simulator.engine.step_log import StepLog
-from paceline.policy_simulator.evaluation.arms import (
+from paceline.foundation.results.environment import describe_environment
+from paceline.foundation.results.files import write_text
+from paceline.testing.policy_simulator.engine.step_log import StepLog
+from paceline.testing.policy_simulator.evaluation.arms import (
     HeldLength,
     governed_policy,
     held_name,
     run_trace,
 )
-from paceline.policy_simulator.evaluation.traces import build_trace
-from paceline.policy_simulator.machines.machine import Disturbance
-from paceline.policy_simulator.machines.profiles import load_profile, profile_names
-from paceline.policy_simulator.traffic.phases import ClosedLoop
+from paceline.testing.policy_simulator.evaluation.traces import build_trace
+from paceline.testing.policy_simulator.machines.machine import Disturbance
+from paceline.testing.policy_simulator.machines.profiles import load_profile, profile_names
+from paceline.testing.policy_simulator.traffic.phases import ClosedLoop
 
 POLICIES = ("goodput", "latency")
 _WARM_UP_STEPS = 400

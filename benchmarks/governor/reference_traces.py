@@ -22,12 +22,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.governor.simulate import NOISE_FRACTION, rounded
 from benchmarks.results_file import ResultFile, add_allow_dirty
-from paceline.bench.results.environment import describe_environment
-from paceline.policy_simulator.evaluation.compare import ArmResult, compare_arms
-from paceline.policy_simulator.evaluation.shifting_traces import phases_of
-from paceline.policy_simulator.machines.machine import Disturbance
-from paceline.policy_simulator.machines.profiles import load_profile
-from paceline.shifting_trace import find_trace, published_names
+from paceline.foundation.results.environment import describe_environment
+from paceline.foundation.shifting_trace import find_trace, published_names
+from paceline.testing.policy_simulator.evaluation.compare import ArmResult, compare_arms
+from paceline.testing.policy_simulator.evaluation.shifting_traces import phases_of
+from paceline.testing.policy_simulator.machines.machine import Disturbance
+from paceline.testing.policy_simulator.machines.profiles import load_profile
 
 LOAD_SCALES = {"cpu-twin": 1.0, "7b-h200": 8.0, "72b-tp8-h100": 8.0}
 """The profiles, and the factor on the load of the traces."""

@@ -1,6 +1,6 @@
 """Simulate the governor with every profile and drafter, on two traces, with several seeds.
 
-The comparison is that of `python -m paceline.policy_simulator`, spread over processes. The script
+The comparison is that of `python -m paceline.testing.policy_simulator`, spread over processes. The script
 compares the result with the targets and writes one compressed JSON file and a report in markdown.
 All machines here are simulated profiles, also those named after GPUs.
 """
@@ -22,13 +22,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.governor.markdown_table import table
 from benchmarks.results_file import ResultFile, add_allow_dirty, sibling
-from paceline.bench.results.environment import describe_environment
-from paceline.bench.results.files import write_text
-from paceline.policy_simulator.evaluation.arms import GOVERNED_ARMS
-from paceline.policy_simulator.evaluation.compare import ArmResult, Comparison, compare_arms
-from paceline.policy_simulator.evaluation.traces import TRACE_NAMES, build_trace
-from paceline.policy_simulator.machines.machine import Disturbance
-from paceline.policy_simulator.machines.profiles import load_profile, profile_names
+from paceline.foundation.results.environment import describe_environment
+from paceline.foundation.results.files import write_text
+from paceline.testing.policy_simulator.evaluation.arms import GOVERNED_ARMS
+from paceline.testing.policy_simulator.evaluation.compare import ArmResult, Comparison, compare_arms
+from paceline.testing.policy_simulator.evaluation.traces import TRACE_NAMES, build_trace
+from paceline.testing.policy_simulator.machines.machine import Disturbance
+from paceline.testing.policy_simulator.machines.profiles import load_profile, profile_names
 
 NOISE_FRACTION = 0.03
 """Sigma of the step times; the default of the simulator's command."""

@@ -36,16 +36,16 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.results_file import ResultFile, add_allow_dirty
-from paceline.bench.results.environment import describe_environment
-from paceline.engine.scheduler import step_clock
-from paceline.engine.scheduler.draft_length_controller import DraftLengthController
-from paceline.engine.scheduler.engine_abilities import EngineAbilities
-from paceline.engine.scheduler.observer import StepObserver, VerifiedDraft
-from paceline.engine.scheduler.request_ledger import RequestLedger
-from paceline.engine.scheduler.settings import PluginSettings
-from paceline.governor.policy import ChoosesWidths
-from paceline.governor.values import DraftPlan, EngineLoad, StepSample
-from paceline.policy_registry import create_policy, policy_names
+from paceline.foundation.results.environment import describe_environment
+from paceline.runtime.engine.scheduler import step_clock
+from paceline.runtime.engine.scheduler.draft_length_controller import DraftLengthController
+from paceline.runtime.engine.scheduler.engine_abilities import EngineAbilities
+from paceline.runtime.engine.scheduler.observer import StepObserver, VerifiedDraft
+from paceline.runtime.engine.scheduler.request_ledger import RequestLedger
+from paceline.runtime.engine.scheduler.settings import PluginSettings
+from paceline.runtime.governor.policy import ChoosesWidths
+from paceline.runtime.governor.values import DraftPlan, EngineLoad, StepSample
+from paceline.runtime.policy_registry import create_policy, policy_names
 
 MAX_DRAFT_LENGTH = 8
 NUM_WARM_UP_STEPS = 500

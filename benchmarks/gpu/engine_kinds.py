@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from paceline.compatibility.length_table import lengths_to_name, render_length_table
+from paceline.foundation.compatibility.length_table import lengths_to_name, render_length_table
 
 MAX_DRAFT_LENGTH = 7
 """That of vLLM's own measurements of adaptive verification (vLLM #52228, #52362)."""

@@ -36,7 +36,7 @@ from benchmarks.gpu.phases import ArmRunner, LoadPhase, Turn, make_phases
 from benchmarks.gpu.shapes import PAIRS, SHAPES, write_model
 from benchmarks.gpu.simulated_runner import SimulatedRunner
 from benchmarks.results_file import add_allow_dirty, add_resume, begin_or_resume
-from paceline.bench.results.environment import describe_environment
+from paceline.foundation.results.environment import describe_environment
 
 BATCHES = (1, 4, 16, 64, 256)
 CONTEXTS, ACCEPTANCES = (256, 2048), (0.9, 0.6, 0.2)

@@ -10,16 +10,16 @@ import numpy as np
 from benchmarks.governor.peers.sglang_ema import POLICY as SGLANG_EMA
 from benchmarks.gpu.engine_kinds import MAX_DRAFT_LENGTH, EngineKind
 from benchmarks.gpu.phases import LoadPhase, Turn
-from paceline.governor.policy import Policy
-from paceline.policy_registry import create_policy
-from paceline.policy_simulator.engine.simulated_engine import SimulatedEngine
-from paceline.policy_simulator.engine.simulated_step import SimulatedStep
-from paceline.policy_simulator.machines.cost import StepShape
-from paceline.policy_simulator.machines.graphs import GraphSizes
-from paceline.policy_simulator.machines.machine import Machine
-from paceline.policy_simulator.machines.profiles import load_profile
-from paceline.policy_simulator.machines.roofline import RooflineCost
-from paceline.policy_simulator.traffic.phases import (
+from paceline.runtime.governor.policy import Policy
+from paceline.runtime.policy_registry import create_policy
+from paceline.testing.policy_simulator.engine.simulated_engine import SimulatedEngine
+from paceline.testing.policy_simulator.engine.simulated_step import SimulatedStep
+from paceline.testing.policy_simulator.machines.cost import StepShape
+from paceline.testing.policy_simulator.machines.graphs import GraphSizes
+from paceline.testing.policy_simulator.machines.machine import Machine
+from paceline.testing.policy_simulator.machines.profiles import load_profile
+from paceline.testing.policy_simulator.machines.roofline import RooflineCost
+from paceline.testing.policy_simulator.traffic.phases import (
     ClosedLoop,
     DraftTruth,
     Lengths,

@@ -33,7 +33,7 @@ class VllmRunner:
         """Start the engine; `draft` is None where the target drafts by its own layer."""
         from vllm import LLM
 
-        from paceline.engine.scheduler import governor_start
+        from paceline.runtime.engine.scheduler import governor_start
 
         governor_start.refuse_lossy_verification = lambda speculative: None
         self._kind = kind

@@ -26,12 +26,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from paceline.engine.launch.command import find_server_module
-from paceline.engine.launch.format_gate import choose_formats
-from paceline.engine.launch.hardware import read_hardware
-from paceline.engine.launch.layout import Layout, LayoutSettings, choose_layout
-from paceline.engine.launch.speculation import choose_drafter
-from paceline.quantize.schemes import SCHEMES
+from paceline.foundation.quantized.schemes import SCHEMES
+from paceline.runtime.engine.launch.command import find_server_module
+from paceline.runtime.engine.launch.format_gate import choose_formats
+from paceline.runtime.engine.launch.hardware import read_hardware
+from paceline.runtime.engine.launch.layout import Layout, LayoutSettings, choose_layout
+from paceline.runtime.engine.launch.speculation import choose_drafter
 
 NAIVE = "naive"
 LLAMACPP = "llama.cpp"

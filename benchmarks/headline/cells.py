@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.headline.http_arm import Load
-from paceline.workloads import Prompt, RequestSpec, SamplingSettings, build_spec
+from paceline.foundation.workloads import Prompt, RequestSpec, SamplingSettings, build_spec
 
 PROMPTS = Path(__file__).with_name("prompts.jsonl")
 _SCHEMAS = Path(__file__).with_name("schemas.json")

@@ -19,7 +19,7 @@ from benchmarks.governor.interleaved.analysis import choose_on_others
 from benchmarks.headline.arms import LAYOUT, PLAIN
 from benchmarks.headline.cells import SATURATED, USERS, is_throughput
 from benchmarks.headline.measured import TOKENS_PER_S, TPOT_P50, TTFT_P50, Figure, Floats, Measured
-from paceline.cost.arithmetic import MeasuredRates, token_prices
+from paceline.workbench.cost.arithmetic import MeasuredRates, token_prices
 
 _STATIC = re.compile(r"vllm(\+layout)?(\+ngram)?\+K=\d+")
 CONTROLS = (PLAIN, LAYOUT)

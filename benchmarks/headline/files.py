@@ -10,7 +10,7 @@ from benchmarks.headline.measured import read_measured
 from benchmarks.headline.plots import plot_published, plot_servers
 from benchmarks.headline.report import render_report
 from benchmarks.results_file import sibling
-from paceline.bench.results.files import write_text
+from paceline.foundation.results.files import write_text
 
 
 def write_report(path: Path, document: Mapping[str, Any]) -> list[Path]:

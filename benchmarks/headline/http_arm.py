@@ -11,13 +11,13 @@ from typing import Any
 import aiohttp
 
 from benchmarks.headline.arms import Arm
-from paceline.bench.load.client import StreamingClient
-from paceline.bench.load.driver import run_closed_loop
-from paceline.bench.load.records import RequestRecord
-from paceline.bench.results.counters import find_counters, finish_counters
-from paceline.bench.run.config import parse_server_url
-from paceline.bench.run.server import fetch_model
-from paceline.workloads import RequestSpec
+from paceline.foundation.load.client import StreamingClient
+from paceline.foundation.load.config import parse_server_url
+from paceline.foundation.load.driver import run_closed_loop
+from paceline.foundation.load.records import RequestRecord
+from paceline.foundation.servers.described import fetch_model
+from paceline.foundation.workloads import RequestSpec
+from paceline.workbench.bench.results.counters import find_counters, finish_counters
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from benchmarks.headline.comparisons import MAX_TPOT_MS, MAX_TTFT_MS, best_stati
 from benchmarks.headline.measured import Measured, read_measured
 from benchmarks.headline.published import PUBLISHED, published_columns, why_short
 from benchmarks.headline.turns import MAX_SERIAL_USERS
-from paceline.bench.results.distribution import MIN_REQUESTS_FOR_P99
+from paceline.foundation.results.distribution import MIN_REQUESTS_FOR_P99
 
 
 def render_report(document: Mapping[str, Any], plots: Sequence[tuple[str, str]] = ()) -> str:

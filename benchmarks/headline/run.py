@@ -60,8 +60,8 @@ from benchmarks.headline.turns import Slice, runs_cell
 from benchmarks.headline.weights import MODEL, prepare
 from benchmarks.results_file import ResultFile, add_allow_dirty, read_result
 from benchmarks.servers import proportional_memory_bytes, running_servers, watch_idle
-from paceline.bench.results.environment import describe_environment
-from paceline.named_models import drafter_folder
+from paceline.foundation.named_models import drafter_folder
+from paceline.foundation.results.environment import describe_environment
 
 PRICE_SOURCE = "AWS m7i.large, on demand, N. Virginia, Linux, 2025-07-01"
 USD_PER_HOUR = 0.1008

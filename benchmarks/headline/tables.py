@@ -34,7 +34,7 @@ from benchmarks.headline.measured import (
     Measured,
 )
 from benchmarks.headline.published import PUBLISHED, Published, published_columns
-from paceline.quantize.schemes import SCHEMES
+from paceline.foundation.quantized.schemes import SCHEMES
 
 SERVER_COLUMNS: tuple[tuple[str, Figure, str, str], ...] = (
     ("tokens/s, 1 user", TOKENS_PER_S, SINGLE, ".0f"),

@@ -18,10 +18,10 @@ from typing import Any
 
 from benchmarks.headline.arms import LLAMA_SERVER, LLAMACPP, Arm, ModelFolders
 from benchmarks.headline.cells import ANSWER_TOKENS, PROMPTS
-from paceline.named_models import find_named
-from paceline.named_models.smollm2 import gguf_file
-from paceline.quality.decisions.verdict import EXIT_CODES
-from paceline.quantize.schemes import SCHEMES
+from paceline.foundation.answer_quality.decisions.verdict import EXIT_CODES
+from paceline.foundation.named_models import find_named
+from paceline.foundation.named_models.smollm2 import gguf_file
+from paceline.foundation.quantized.schemes import SCHEMES
 
 MODEL = "smollm2"
 _NUM_CALIBRATION_PROMPTS = 160
@@ -55,7 +55,12 @@ def _quantize(scheme: str, out: Path) -> str:
     words = ["quantize", MODEL, "--scheme", scheme, "--out", str(out)]
     if SCHEMES[scheme].needs_calibration:
         prompts = out.with_name(f"{MODEL}-calibration.jsonl")
-        recipe = [sys.executable, "-m", "paceline.named_models.recipe.prompts", str(prompts)]
+        recipe = [
+            sys.executable,
+            "-m",
+            "paceline.foundation.named_models.recipe.prompts",
+            str(prompts),
+        ]
         recipe += ["--count", str(_NUM_CALIBRATION_PROMPTS)]
         if not prompts.is_file():
             _run(recipe, f"no prompts in {prompts}")

@@ -1,7 +1,7 @@
 """Count the changes of a module that its unit tests notice.
 
     pip install --no-deps --target .clients/mutation -r requirements/mutation.lock
-    python -m benchmarks.mutation --cosmic-ray .clients/mutation src/paceline/governor
+    python -m benchmarks.mutation --cosmic-ray .clients/mutation src/paceline/runtime/governor
 
 Each mutant (`mutants.py`) is tested alone, by the tests of its module (`targets.py`), in a process
 of its own (`trial.py`). A mutant that no test notices survives. Survivors that change nothing a
@@ -37,7 +37,7 @@ from benchmarks.mutation.sampling import draw, killed_share
 from benchmarks.mutation.targets import ROOT, is_judged, judges_of, module_of
 from benchmarks.mutation.trial import run_trial
 from benchmarks.results_file import ResultFile, add_allow_dirty
-from paceline.bench.results.environment import describe_environment
+from paceline.foundation.results.environment import describe_environment
 
 _ACCEPTED = Path(__file__).with_name("accepted.toml")
 

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.planner.checks import check_parser, load_in_child, open_result
 from benchmarks.planner.configurations import Configuration, configurations
-from paceline.bench.results.environment import describe_environment
+from paceline.foundation.results.environment import describe_environment
 
 KV_CACHE_BYTES = 64 * 1024**2
 MAX_MODEL_LEN = 2048

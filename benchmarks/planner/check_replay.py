@@ -36,18 +36,17 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.results_file import ResultFile, add_allow_dirty
-from paceline.bench.results.environment import describe_environment
-from paceline.plan.replay.prediction import Setting, predict
-from paceline.plan.replay.values import ConstantConcurrency
-from paceline.policy_registry import create_policy
-from paceline.policy_simulator.engine.simulated_engine import SimulatedEngine
-from paceline.policy_simulator.evaluation.arms import HeldLength
-from paceline.policy_simulator.evaluation.recorded_phase import record_phase
-from paceline.policy_simulator.machines.cost import LinearCost
-from paceline.policy_simulator.machines.machine import Disturbance, Machine
-from paceline.policy_simulator.machines.profiles import load_profile, parse_profile
-from paceline.policy_simulator.machines.roofline import RooflineCost
-from paceline.policy_simulator.traffic.phases import (
+from paceline.foundation.recording.reading import Recording
+from paceline.foundation.results.environment import describe_environment
+from paceline.runtime.policy_registry import create_policy
+from paceline.testing.policy_simulator.engine.simulated_engine import SimulatedEngine
+from paceline.testing.policy_simulator.evaluation.arms import HeldLength
+from paceline.testing.policy_simulator.evaluation.recorded_phase import record_phase
+from paceline.testing.policy_simulator.machines.cost import LinearCost
+from paceline.testing.policy_simulator.machines.machine import Disturbance, Machine
+from paceline.testing.policy_simulator.machines.profiles import load_profile, parse_profile
+from paceline.testing.policy_simulator.machines.roofline import RooflineCost
+from paceline.testing.policy_simulator.traffic.phases import (
     ClosedLoop,
     DraftTruth,
     Lengths,
@@ -56,7 +55,8 @@ from paceline.policy_simulator.traffic.phases import (
     TimedRequest,
     TrafficClass,
 )
-from paceline.recording.reading import Recording
+from paceline.workbench.plan.replay.prediction import Setting, predict
+from paceline.workbench.plan.replay.values import ConstantConcurrency
 
 
 @dataclass(frozen=True, slots=True)

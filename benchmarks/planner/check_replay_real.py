@@ -31,16 +31,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from benchmarks.planner.check_replay import summarise
 from benchmarks.results_file import ResultFile, add_allow_dirty
 from benchmarks.servers import Server, running_server
-from paceline.admin_request import send_to_admin
-from paceline.bench.results.environment import describe_environment
-from paceline.bench.run.config import RunConfig
-from paceline.bench.run.measure import measure
-from paceline.bench.run.progress import terminal_progress
 from paceline.demo import draft_path, target_path
-from paceline.plan.replay.prediction import Setting, predict
-from paceline.plan.replay.values import ConstantConcurrency
-from paceline.policy_registry import create_policy
-from paceline.recording.reading import Recording, read_recording
+from paceline.foundation.load.config import RunConfig
+from paceline.foundation.recording.reading import Recording, read_recording
+from paceline.foundation.results.environment import describe_environment
+from paceline.foundation.servers.admin_request import send_to_admin
+from paceline.runtime.policy_registry import create_policy
+from paceline.workbench.bench.run.measure import measure
+from paceline.workbench.bench.run.progress import terminal_progress
+from paceline.workbench.plan.replay.prediction import Setting, predict
+from paceline.workbench.plan.replay.values import ConstantConcurrency
 
 KV_CACHE_BYTES = 512 * 1024**2
 MAX_TOKENS = 96

@@ -28,14 +28,14 @@ from benchmarks.planner.speculation_cells import (
     trace_cells,
 )
 from benchmarks.results_file import read_result
-from paceline.capacity.model.hf_config import read_model_config
-from paceline.capacity.model.kv_layout import kv_layers
-from paceline.capacity.model.weight_format import named_format
-from paceline.capacity.speculation import gains
-from paceline.capacity.step_time import ModelTime, StepTime, model_time
 from paceline.demo import draft_path, target_path
-from paceline.plan.sources.catalogue import CPU, load_catalogue
-from paceline.plan.sources.this_machine import Machine
+from paceline.foundation.capacity.model.hf_config import read_model_config
+from paceline.foundation.capacity.model.kv_layout import kv_layers
+from paceline.foundation.capacity.model.weight_format import named_format
+from paceline.foundation.capacity.speculation import gains
+from paceline.foundation.capacity.step_time import ModelTime, StepTime, model_time
+from paceline.foundation.planning.sources.catalogue import CPU, load_catalogue
+from paceline.foundation.planning.sources.this_machine import Machine
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 MIN_RIGHT = 0.95

@@ -22,17 +22,17 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.planner.checks import check_parser, load_in_child, open_result
 from benchmarks.planner.loaded_model import DECODE_STEPS, PROMPT_TOKENS
-from paceline.bench.results.environment import describe_environment
-from paceline.capacity.calibration import MeasuredSteps, fit_hardware
-from paceline.capacity.hardware import Hardware
-from paceline.capacity.model.kv_layout import kv_layers
-from paceline.capacity.step_time import StepTime, model_time
 from paceline.demo import target_path
-from paceline.engine.launch.hardware import read_hardware
-from paceline.engine.launch.layout import EAGER, Layout, LayoutSettings, choose_layout
-from paceline.plan.sources.catalogue import CPU, load_catalogue
-from paceline.plan.sources.model_source import find_model
-from paceline.plan.sources.this_machine import read_machine
+from paceline.foundation.capacity.calibration import MeasuredSteps, fit_hardware
+from paceline.foundation.capacity.hardware import Hardware
+from paceline.foundation.capacity.model.kv_layout import kv_layers
+from paceline.foundation.capacity.step_time import StepTime, model_time
+from paceline.foundation.planning.sources.catalogue import CPU, load_catalogue
+from paceline.foundation.planning.sources.model_source import find_model
+from paceline.foundation.planning.sources.this_machine import read_machine
+from paceline.foundation.results.environment import describe_environment
+from paceline.runtime.engine.launch.hardware import read_hardware
+from paceline.runtime.engine.launch.layout import EAGER, Layout, LayoutSettings, choose_layout
 
 BATCHES = (1, 2, 4, 8, 16)
 FITTED = (1, 8)

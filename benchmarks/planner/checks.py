@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.results_file import ResultFile, add_allow_dirty, read_result
-from paceline.bench.results.environment import describe_environment
+from paceline.foundation.results.environment import describe_environment
 
 _CHILD = Path(__file__).with_name("loaded_model.py")
 

@@ -24,11 +24,11 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.results_file import ResultFile, add_allow_dirty
-from paceline.bench.results.environment import describe_environment
-from paceline.capacity.model.kv_layout import kv_bytes_per_token, kv_layers
-from paceline.capacity.model.weights import num_params
-from paceline.plan.sources.catalogue import Catalogue, load_catalogue
-from paceline.plan.sources.model_source import find_model
+from paceline.foundation.capacity.model.kv_layout import kv_bytes_per_token, kv_layers
+from paceline.foundation.capacity.model.weights import num_params
+from paceline.foundation.planning.sources.catalogue import Catalogue, load_catalogue
+from paceline.foundation.planning.sources.model_source import find_model
+from paceline.foundation.results.environment import describe_environment
 
 MODELS = (
     "Qwen/Qwen2.5-0.5B-Instruct",

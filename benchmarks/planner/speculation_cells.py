@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.governor.interleaved.phases import parse_phase
-from paceline.capacity.speculation import Acceptance, tokens_per_step
+from paceline.foundation.capacity.speculation import Acceptance, tokens_per_step
 
 SHORT_CONTEXT_TOKENS = 150
 """Of the bundled prompts, 30 to 90 tokens, and half of an answer."""

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 
-from paceline.quantize.own.architecture import LINEARS
+from paceline.foundation.quantized.architecture import LINEARS
 
 _TOKENIZER = ("tokenizer*.json", "generation_config.json", "*.jinja")
 _NIBBLES = 4 * torch.arange(8, dtype=torch.int32)

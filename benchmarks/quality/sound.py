@@ -12,8 +12,8 @@ import torch
 from benchmarks.quality.defects import copy_tokenizer
 from benchmarks.quality.prompts import write_prompts
 from paceline import demo
-from paceline.draft.models import load_model
-from paceline.quantize.run import Machine, QuantizeOptions, run_quantization
+from paceline.foundation.models.models import load_model
+from paceline.workbench.quantize.run import Machine, QuantizeOptions, run_quantization
 
 NUM_CALIBRATIONS = 4
 GROUP_SIZES = (32, 64, 128)

@@ -42,17 +42,17 @@ from benchmarks.quality.sound import (
 )
 from benchmarks.results_file import add_allow_dirty, add_resume, begin_or_resume
 from paceline import demo
-from paceline.bench.results.environment import describe_environment
-from paceline.draft.interruption import StopRequest, stop_on_signals
-from paceline.draft.progress import DraftProgress, draft_progress
-from paceline.draft.values import Interrupted, Sampling
-from paceline.engine.launch.hardware import read_hardware
-from paceline.quality.baseline import Baseline
-from paceline.quality.candidate import CandidateReport, check_candidate
-from paceline.quality.decisions import Limits
-from paceline.quality.integrity import Target
-from paceline.quality.options import CompareOptions
-from paceline.quality.stored_scores import WorkFolder
+from paceline.foundation.answer_quality.decisions import Limits
+from paceline.foundation.models.interruption import StopRequest, stop_on_signals
+from paceline.foundation.models.progress import DraftProgress, draft_progress
+from paceline.foundation.models.values import Interrupted, Sampling
+from paceline.foundation.results.environment import describe_environment
+from paceline.runtime.engine.launch.hardware import read_hardware
+from paceline.workbench.quality.baseline import Baseline
+from paceline.workbench.quality.candidate import CandidateReport, check_candidate
+from paceline.workbench.quality.integrity import Target
+from paceline.workbench.quality.options import CompareOptions
+from paceline.workbench.quality.stored_scores import WorkFolder
 
 LIMITS = Limits(perplexity_increase=0.05, score_loss=0.05)
 """Chosen: an approval takes some 100 conversations, and 250 at the default limits."""

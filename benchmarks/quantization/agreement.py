@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.quantization.variants import Variant
-from paceline.compatibility.kernels import (
+from paceline.foundation.compatibility.kernels import (
     render_kernels,
     why_unexpected,
     why_without_effect,
 )
-from paceline.engine.launch.format_gate import choose_formats
-from paceline.engine.launch.hardware import Hardware
-from paceline.engine.launch.model_folder import ModelUnfit
+from paceline.foundation.models.model_folder import ModelUnfit
+from paceline.runtime.engine.launch.format_gate import choose_formats
+from paceline.runtime.engine.launch.hardware import Hardware
 
 _ONE_BYTE = ("uint8", "int8", "float8_e4m3fn", "float8_e5m2")
 """Formats of the tensors in which vLLM keeps an FP8 cache."""

@@ -29,7 +29,7 @@ from benchmarks.quantization.variants import (
     plan_batches,
     speculating,
 )
-from paceline.engine.launch.hardware import Hardware, read_hardware
+from paceline.runtime.engine.launch.hardware import Hardware, read_hardware
 
 _MEMORY_FRACTION = 0.85
 """Of the available memory, for engines that are alive at once; the rest is for their caches and

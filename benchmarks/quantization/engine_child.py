@@ -65,7 +65,7 @@ def _start(arguments: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
 
 
 def _kernels(worker: Any) -> dict[str, int]:
-    from paceline.engine.compat.linear_kernels import read_kernels
+    from paceline.runtime.engine.compat.linear_kernels import read_kernels
 
     return read_kernels(worker)
 

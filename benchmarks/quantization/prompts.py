@@ -13,8 +13,8 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from paceline.quantize.calibration import tokenize
-from paceline.workloads.prompts import Prompt
+from paceline.foundation.quantized.calibration import tokenize
+from paceline.foundation.workloads.prompts import Prompt
 
 _MAX_PROMPT_TOKENS = 900
 _MAX_ANSWER_TOKENS = 512

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from paceline.compatibility.kernels import render_kernels
+from paceline.foundation.compatibility.kernels import render_kernels
 
 _COLUMNS = (
     "variant", "dtype", "kernels", "weights, MB", "KV tokens", "tokens/s", "of baseline",

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from paceline.engine.launch.hardware import Hardware
-from paceline.engine.launch.layout import LayoutSettings, choose_layout
+from paceline.runtime.engine.launch.hardware import Hardware
+from paceline.runtime.engine.launch.layout import LayoutSettings, choose_layout
 
 DRAFTERS = ("ngram", "draft_model")
 UNQUANTIZED = ("float32", "bfloat16")

@@ -28,11 +28,11 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.results_file import ResultFile, add_allow_dirty
-from paceline.tune.live import Launcher, carry_out
-from paceline.tune.output.document import cell_document
-from paceline.tune.search.trial_book import attained_fraction, surely_misses
-from paceline.tune.tuning import TuneOptions, Tuning, prepare
-from paceline.tune.values import Cell, Measurement, Purpose, SearchProblem, Trial
+from paceline.workbench.tune.live import Launcher, carry_out
+from paceline.workbench.tune.output.document import cell_document
+from paceline.workbench.tune.search.trial_book import attained_fraction, surely_misses
+from paceline.workbench.tune.tuning import TuneOptions, Tuning, prepare
+from paceline.workbench.tune.values import Cell, Measurement, Purpose, SearchProblem, Trial
 
 _SPECULATION = {
     "num_speculative_tokens": 3,
@@ -41,7 +41,7 @@ _SPECULATION = {
 }
 _MOCK = (
     (
-        f"{sys.executable} -m paceline.mock_vllm --port {{port}} --max-num-seqs {{seqs}} "
+        f"{sys.executable} -m paceline.testing.mock_vllm --port {{port}} --max-num-seqs {{seqs}} "
         "--tpot-ms {base_ms} --tpot-per-sequence-ms 0.32 --draft-ms 0.8 --verify-ms 0.12 "
         "--eos-every-tokens 0 --prefill-tokens-per-s 50000 "
         f"--speculative-config '{json.dumps(_SPECULATION)}'"

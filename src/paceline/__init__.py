@@ -15,10 +15,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from paceline.governor.policy import Policy
-    from paceline.governor.policy_definition import Parameter, PolicyDefinition
-    from paceline.governor.values import DraftPlan, EngineLoad, StepSample
-    from paceline.policy_registry import (
+    from paceline.runtime.governor.policy import Policy
+    from paceline.runtime.governor.policy_definition import Parameter, PolicyDefinition
+    from paceline.runtime.governor.values import DraftPlan, EngineLoad, StepSample
+    from paceline.runtime.policy_registry import (
         PolicyContractError,
         check_policy,
         create_policy,
@@ -42,16 +42,16 @@ __all__ = [
 ]
 
 _MODULES = {
-    "DraftPlan": "paceline.governor.values",
-    "EngineLoad": "paceline.governor.values",
-    "Parameter": "paceline.governor.policy_definition",
-    "Policy": "paceline.governor.policy",
-    "PolicyContractError": "paceline.policy_registry",
-    "PolicyDefinition": "paceline.governor.policy_definition",
-    "StepSample": "paceline.governor.values",
-    "check_policy": "paceline.policy_registry",
-    "create_policy": "paceline.policy_registry",
-    "policy_names": "paceline.policy_registry",
+    "DraftPlan": "paceline.runtime.governor.values",
+    "EngineLoad": "paceline.runtime.governor.values",
+    "Parameter": "paceline.runtime.governor.policy_definition",
+    "Policy": "paceline.runtime.governor.policy",
+    "PolicyContractError": "paceline.runtime.policy_registry",
+    "PolicyDefinition": "paceline.runtime.governor.policy_definition",
+    "StepSample": "paceline.runtime.governor.values",
+    "check_policy": "paceline.runtime.policy_registry",
+    "create_policy": "paceline.runtime.policy_registry",
+    "policy_names": "paceline.runtime.policy_registry",
 }
 
 

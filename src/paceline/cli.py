@@ -10,79 +10,91 @@ import importlib
 import click
 
 import paceline
-from paceline.near_names import did_you_mean
-from paceline.printable import printable_lines
+from paceline.foundation.command_line.near_names import did_you_mean
+from paceline.foundation.command_line.printable import printable_lines
 
 # Name → (module, attribute, one line for `paceline --help`).
 _COMMANDS = {
-    "audit": ("paceline.audit.command", "audit", "Is a served model's speculation lossless?"),
-    "bench": ("paceline.bench.command", "bench", "Measure a served model."),
+    "audit": (
+        "paceline.workbench.audit.command",
+        "audit",
+        "Is a served model's speculation lossless?",
+    ),
+    "bench": ("paceline.workbench.bench.command", "bench", "Measure a served model."),
     "capture": (
-        "paceline.capture_command",
+        "paceline.operations.capture_command",
         "capture",
         "Show and delete captured prompts.",
     ),
-    "cost": ("paceline.cost.command", "cost", "Turn a measurement into dollars per token."),
+    "cost": (
+        "paceline.workbench.cost.command",
+        "cost",
+        "Turn a measurement into dollars per token.",
+    ),
     "deploy": (
-        "paceline.deploy.command",
+        "paceline.operations.deploy.command",
         "deploy",
         "Write Kubernetes manifests of three tiers.",
     ),
     "doctor": (
-        "paceline.doctor.command",
+        "paceline.operations.doctor.command",
         "doctor",
         "Find what is wrong with a deployment, and its cost.",
     ),
     "draft": (
-        "paceline.draft.command",
+        "paceline.workbench.draft.command",
         "draft",
         "Measure, train and replace a draft model.",
     ),
     "governor": (
-        "paceline.governor_command",
+        "paceline.operations.governor_command",
         "governor",
         "Show and change the governor of a server.",
     ),
-    "keys": ("paceline.gateway.keys.command", "keys", "Create, list and revoke API keys."),
-    "plan": ("paceline.plan.command", "plan", "Plan memory, speed, replicas and cost of a model."),
+    "keys": ("paceline.runtime.gateway.keys.command", "keys", "Create, list and revoke API keys."),
+    "plan": (
+        "paceline.workbench.plan.command",
+        "plan",
+        "Plan memory, speed, replicas and cost of a model.",
+    ),
     "quality": (
-        "paceline.quality.command",
+        "paceline.workbench.quality.command",
         "quality",
         "Compare a quantized model with the original.",
     ),
     "quantize": (
-        "paceline.quantize.command",
+        "paceline.workbench.quantize.command",
         "quantize",
         "Quantize a model into a folder that vLLM loads.",
     ),
     "record": (
-        "paceline.record_command",
+        "paceline.operations.record_command",
         "record",
         "Record a running server for plan replay.",
     ),
     "render": (
-        "paceline.monitoring.command",
+        "paceline.operations.monitoring.command",
         "render",
         "Write alert rules and dashboards.",
     ),
     "serve": (
-        "paceline.serve.command",
+        "paceline.runtime.serve.command",
         "serve",
         "Serve a model with governed speculative decoding.",
     ),
-    "top": ("paceline.top.command", "top", "Watch a running server in the terminal."),
+    "top": ("paceline.operations.top.command", "top", "Watch a running server in the terminal."),
     "tune": (
-        "paceline.tune.command",
+        "paceline.workbench.tune.command",
         "tune",
         "Find the configuration with the most goodput per $.",
     ),
     "validate": (
-        "paceline.validate.command",
+        "paceline.operations.validate.command",
         "validate",
         "Execute the pre-deployment checklist.",
     ),
     "mock-vllm": (
-        "paceline.mock_vllm.command",
+        "paceline.testing.mock_vllm.command",
         "mock_vllm",
         "Run a mock vLLM server, without a model.",
     ),

@@ -27,7 +27,7 @@ from PIL import Image
 from browser.chromium import Chromium, running_chromium
 from browser.chromium_program import find_chromium
 from browser.terminal_picture import picture_of_top
-from paceline.default_addresses import DEFAULT_ADMIN_URL, DEFAULT_URL
+from paceline.foundation.servers.default_addresses import DEFAULT_ADMIN_URL, DEFAULT_URL
 
 _PROMPTS = Path(__file__).parents[2] / "benchmarks" / "headline" / "prompts.jsonl"
 _USERS = ((1, "chat"), (6, "chat"), (2, "edit"), (12, "chat"), (3, "edit"))

@@ -15,12 +15,12 @@ from unit.gateway.conftest import Serve, Served, chat, until
 from unit.gateway.keys.records import SECRET, record
 
 from browser.chromium import Page
-from paceline.gateway.keys.file import change_text
-from paceline.gateway.keys.record import join_key, render_line
-from paceline.gateway.keys.roles import Role
-from paceline.gateway.live_view import live_view
-from paceline.gateway.replicas import Replica
-from paceline.gateway.settings import KeySettings
+from paceline.runtime.gateway.keys.file import change_text
+from paceline.runtime.gateway.keys.record import join_key, render_line
+from paceline.runtime.gateway.keys.roles import Role
+from paceline.runtime.gateway.live_view import live_view
+from paceline.runtime.gateway.replicas import Replica
+from paceline.runtime.gateway.settings import KeySettings
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

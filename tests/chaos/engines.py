@@ -39,7 +39,7 @@ def engine_processes(root: int, name: str) -> dict[int, str]:
         for pid, command in processes_below(root).items()
         if re.search(rf"/{re.escape(name)}\.sock\b", command)
         and "vllm.entrypoints" in command
-        and "paceline.engine.process.guard" not in command
+        and "paceline.runtime.engine.process.guard" not in command
     }
     family = dict(servers)
     for server in servers:

@@ -14,7 +14,7 @@ import aiohttp
 from chaos.fleet import MODEL, Fleet
 from chaos.text_difference import describe_difference
 from chaos.transcript import Ending, Transcript, send_request
-from paceline.mock_vllm import (
+from paceline.testing.mock_vllm import (
     Answer,
     RequestRecord,
     encode_chat,
@@ -22,7 +22,7 @@ from paceline.mock_vllm import (
     expected_answer,
     hash_of_ids,
 )
-from paceline.mock_vllm.model.answer import DEFAULT_EOS_EVERY_TOKENS
+from paceline.testing.mock_vllm.model.answer import DEFAULT_EOS_EVERY_TOKENS
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 _STREAM = {"stream": True, "stream_options": {"include_usage": True}}

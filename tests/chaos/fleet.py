@@ -20,7 +20,12 @@ from polling import wait_until
 
 from chaos.authorization import authorization
 from chaos.gateway_process import HTTP, GatewayProcess, start_gateway
-from paceline.mock_vllm import RequestRecord, SpawnedMockVllm, read_request_log, spawn_mock_vllm
+from paceline.testing.mock_vllm import (
+    RequestRecord,
+    SpawnedMockVllm,
+    read_request_log,
+    spawn_mock_vllm,
+)
 
 MODEL = "known"
 MAX_MODEL_LEN = 4096
@@ -53,7 +58,7 @@ class Fleet:
     """How the replicas write their answers; empty where all do so as vLLM does."""
 
     def add_fault(self, replica: int, **fault: Any) -> None:
-        """Add a fault to a replica; the fields are those of `paceline.mock_vllm.Fault`."""
+        """Add a fault to a replica; the fields are those of `paceline.testing.mock_vllm.Fault`."""
         answer = HTTP.post(f"{self.mock_vllms[replica].url}/mock_vllm/faults", json=[fault])
         assert answer.status_code == 200, answer.text
 

@@ -15,7 +15,7 @@ import pytest
 from documented_commands.pages import PROJECT, blocks_of, commands_of_block
 
 from chaos.gateway_process import GatewayProcess, start_gateway
-from paceline.mock_vllm import spawn_mock_vllm
+from paceline.testing.mock_vllm import spawn_mock_vllm
 
 PAGE = (PROJECT / "docs" / "tutorials" / "cpu.md").read_text(encoding="utf-8")
 FIRST, END = "## 3.", "## 7."

@@ -23,7 +23,7 @@ from chaos.fleet import Fleet
 from chaos.mixed_load.decorated_fleet import POISONER, running_decorated_fleet
 from chaos.mixed_load.poison import FAULTS as POISON
 from chaos.mixed_load.poison import poisoning
-from paceline.mock_vllm import decode
+from paceline.testing.mock_vllm import decode
 
 NUM_STREAMS = 12
 NUM_POISON_SENDERS = 4

@@ -16,7 +16,7 @@ import pytest
 from chaos.expected_requests import expected_request, find_errors, num_failed_over, send_all
 from chaos.fleet import MODEL, Fleet, running_fleet, wait_until
 from chaos.transcript import Ending
-from paceline.mock_vllm import encode_chat, expected_answer
+from paceline.testing.mock_vllm import encode_chat, expected_answer
 
 NUM_STREAMS = 16
 

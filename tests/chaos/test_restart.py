@@ -23,7 +23,7 @@ import yaml
 
 from chaos.fleet import MODEL, wait_until
 from chaos.gateway_process import HTTP
-from paceline.mock_vllm import SpawnedMockVllm, spawn_mock_vllm
+from paceline.testing.mock_vllm import SpawnedMockVllm, spawn_mock_vllm
 
 _WITHIN_S = 120.0
 """Ends a test that hangs; decides nothing."""

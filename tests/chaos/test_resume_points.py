@@ -18,8 +18,8 @@ from chaos.expected_requests import (
     send_all,
 )
 from chaos.fleet import Fleet, running_fleet
-from paceline.mock_vllm import decode
-from paceline.mock_vllm.model.vocabulary import END
+from paceline.testing.mock_vllm import decode
+from paceline.testing.mock_vllm.model.vocabulary import END
 
 NUM_TOKENS = 40
 CONFIG = {"failures": {"min_samples": 100_000, "max_continuations": 12}}

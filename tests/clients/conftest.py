@@ -12,10 +12,16 @@ import pytest_asyncio
 import uvloop
 
 from clients.scripted_engine import MODEL, ScriptedEngine
-from paceline.gateway import GatewaySettings, Replica, RunningGateway, serve_gateway
-from paceline.gateway.keys.file import change_text
-from paceline.gateway.keys.record import KeyRecord, hash_secret, join_key, make_key, render_line
-from paceline.gateway.settings import KeySettings
+from paceline.runtime.gateway import GatewaySettings, Replica, RunningGateway, serve_gateway
+from paceline.runtime.gateway.keys.file import change_text
+from paceline.runtime.gateway.keys.record import (
+    KeyRecord,
+    hash_secret,
+    join_key,
+    make_key,
+    render_line,
+)
+from paceline.runtime.gateway.settings import KeySettings
 
 
 @dataclass

@@ -21,9 +21,9 @@ from clients.sessions.scored_texts import (
     PROMPTS,
     ROLLING,
 )
-from paceline.gateway import GatewaySettings, Replica, serve_gateway
-from paceline.mock_vllm import MockVllm, MockVllmSettings, expected_answer
-from paceline.mock_vllm.model.sampling import prompt_logprobs
+from paceline.runtime.gateway import GatewaySettings, Replica, serve_gateway
+from paceline.testing.mock_vllm import MockVllm, MockVllmSettings, expected_answer
+from paceline.testing.mock_vllm.model.sampling import prompt_logprobs
 
 MODEL = "org/tiny-1"
 HARNESS = Client(python("lm_eval_session.py"), errors={})

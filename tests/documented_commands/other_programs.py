@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 import yaml
 
 from documented_commands.shell import ShellCommand
-from paceline.gateway.admin import admin_app
-from paceline.gateway.admin.governor_change_check import check_governor_change
-from paceline.gateway.http.errors import Refusal
+from paceline.runtime.gateway.admin import admin_app
+from paceline.runtime.gateway.admin.governor_change_check import check_governor_change
+from paceline.runtime.gateway.http.errors import Refusal
 
 _ENVIRONMENT_OF_MAKE = frozenset({"REPOSITORY_URL"})
 """Read by the programs that `make` starts."""

@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 from documented_commands.pages import blocks_of, commands_of_block
 from paceline.cli import main
-from paceline.plan import command as plan_command
-from paceline.plan.sources.this_machine import Machine
+from paceline.foundation.planning.sources.this_machine import Machine
+from paceline.workbench.plan import command as plan_command
 
 MACHINE = Machine(2, 16 * 1024**3, frozenset({"avx512f", "avx512_vnni"}))
 """The machine of `--gpu cpu`, as the pages describe it."""

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from paceline.engine.launch.layout import EAGER_ENVIRONMENT
+from paceline.runtime.engine.launch.layout import EAGER_ENVIRONMENT
 
 os.environ.update(EAGER_ENVIRONMENT)  # torch reads it when it is imported
 

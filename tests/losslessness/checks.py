@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from losslessness.engine_host import EngineHost
 from losslessness.sampling import GTest, Prefix, by_prefix, g_test, processed_distribution
-from paceline.audit.statistics.greedy import GreedyVerdict, judge_greedy
+from paceline.workbench.audit.statistics.greedy import GreedyVerdict, judge_greedy
 
 
 @dataclass(frozen=True, slots=True)

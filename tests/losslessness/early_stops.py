@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from paceline.governor.acceptance.per_class import ClassRows
-from paceline.governor.drafting.drafting_round import survival_of, widths_of
-from paceline.governor.values import DraftPlan, DraftRule, EngineLoad, StepSample
+from paceline.runtime.governor.acceptance.per_class import ClassRows
+from paceline.runtime.governor.drafting.drafting_round import survival_of, widths_of
+from paceline.runtime.governor.values import DraftPlan, DraftRule, EngineLoad, StepSample
 
 FIXED_LENGTH = 8
 _MAPS = {"greedy": (1.6, 0.6), "sampled": (0.8, 0.6), "greedy bound": (0.5, 0.6)}
@@ -45,7 +45,7 @@ def keep_rules(indices: Sequence[int]) -> None:
 
 def vary_rules() -> None:
     """Another rule and another length in every step; one step in eleven drafts nothing."""
-    from paceline.governor.policies.fixed import FixedPolicy
+    from paceline.runtime.governor.policies.fixed import FixedPolicy
 
     fixed_plan = FixedPolicy.plan
     num_plans = 0
@@ -113,7 +113,7 @@ def take_proposals() -> list[tuple[bool, int]]:
 
 def fail_in_third_step() -> None:
     """As `vary_rules`, and the third step's confidences cannot be computed."""
-    from paceline.engine.worker import early_stop
+    from paceline.runtime.engine.worker import early_stop
 
     vary_rules()
     confidences_of = early_stop.confidences_of
@@ -134,7 +134,7 @@ def judge_by_drawn_token() -> None:
 
     In a running engine. Every verdict remains right, only the answers have another distribution.
     """
-    from paceline.engine.worker.early_stop import _StepPasses
+    from paceline.runtime.engine.worker.early_stop import _StepPasses
 
     add_pass = _StepPasses.add_pass
 
@@ -185,6 +185,6 @@ def _change_draft_logits(change: Callable[[Any], Any]) -> None:
 
 def drop_forbidden() -> None:
     """From now on drafts end before the first token that a grammar forbids, as in vLLM alone."""
-    from paceline.engine.scheduler.forbidden_drafts import ForbiddenDrafts
+    from paceline.runtime.engine.scheduler.forbidden_drafts import ForbiddenDrafts
 
     ForbiddenDrafts.keep = lambda *_: None  # type: ignore[method-assign]

@@ -11,7 +11,7 @@ from typing import Any
 
 def break_hook() -> None:
     """The register expects a parameter that vLLM does not have, as after a rename."""
-    from paceline.engine.compat import checks
+    from paceline.runtime.engine.compat import checks
 
     checks.REGISTER = tuple(
         replace(hook, expected=("self", "renamed")) if hook.name == "schedule" else hook
@@ -21,7 +21,7 @@ def break_hook() -> None:
 
 def break_policy() -> None:
     """The policy `fixed` raises on every tenth plan and every tenth observation."""
-    from paceline.governor.policies.fixed import FixedPolicy
+    from paceline.runtime.governor.policies.fixed import FixedPolicy
 
     plan, observe = FixedPolicy.plan, FixedPolicy.observe
     calls = {"plan": 0, "observe": 0}
@@ -41,8 +41,8 @@ def break_policy() -> None:
 
 def alternate_lengths() -> None:
     """The policy `fixed` alternates between ten steps at length 0 and ten at its own length."""
-    from paceline.governor.policies.fixed import FixedPolicy
-    from paceline.governor.values import DraftPlan
+    from paceline.runtime.governor.policies.fixed import FixedPolicy
+    from paceline.runtime.governor.values import DraftPlan
 
     plan = FixedPolicy.plan
     num_plans = 0
@@ -57,7 +57,7 @@ def alternate_lengths() -> None:
 
 def alternate_lengths_without_rest() -> None:
     """As `alternate_lengths`, and the draft model runs at length 0, as in stock vLLM."""
-    from paceline.engine.worker import resting_draft
+    from paceline.runtime.engine.worker import resting_draft
 
     alternate_lengths()
     resting_draft.drafter_rests = lambda *_, **__: False
@@ -65,7 +65,7 @@ def alternate_lengths_without_rest() -> None:
 
 def alternate_lengths_without_catching_up() -> None:
     """As `alternate_lengths`, and after a rest the draft model drafts from an incomplete cache."""
-    from paceline.engine.worker.draft_coverage import DraftCoverage
+    from paceline.runtime.engine.worker.draft_coverage import DraftCoverage
 
     alternate_lengths()
     DraftCoverage.find_gaps = lambda *_: []  # type: ignore[method-assign]
@@ -78,8 +78,8 @@ def wander() -> None:
     """
     import random
 
-    from paceline.governor.policies.fixed import FixedPolicy
-    from paceline.governor.values import DraftPlan
+    from paceline.runtime.governor.policies.fixed import FixedPolicy
+    from paceline.runtime.governor.values import DraftPlan
 
     draw = random.Random(0)
     num_plans, length, is_off = 0, 0, False
@@ -103,8 +103,8 @@ def plan_in_turn() -> None:
     """
     import json
 
-    from paceline.governor.policies.fixed import FixedPolicy
-    from paceline.governor.values import DraftPlan
+    from paceline.runtime.governor.policies.fixed import FixedPolicy
+    from paceline.runtime.governor.values import DraftPlan
 
     num_plans = 0
 

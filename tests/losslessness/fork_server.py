@@ -25,7 +25,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from paceline.engine.launch.layout import EAGER_ENVIRONMENT
+from paceline.runtime.engine.launch.layout import EAGER_ENVIRONMENT
 
 _TESTS = Path(__file__).resolve().parents[1]
 _MAX_MESSAGE_BYTES = 65_536
@@ -50,7 +50,7 @@ _PRELOADED = (
     "vllm.v1.engine.llm_engine",
     "vllm.v1.executor.uniproc_executor",
     "vllm.v1.worker.cpu_worker",
-    "paceline.engine.scheduler.adaptive_scheduler",
+    "paceline.runtime.engine.scheduler.adaptive_scheduler",
 )
 
 

@@ -18,7 +18,7 @@ import pytest
 from chaos.gateway_process import HTTP
 from polling import wait_until
 
-from paceline.bench.server_process import free_ports
+from paceline.foundation.servers.server_process import free_ports
 
 MODEL = "tiny"
 CONTEXT = 1024

@@ -8,8 +8,8 @@ from pathlib import Path
 from missing_program import skip_or_fail
 
 from other_servers.llamacpp import MODEL, Server
-from paceline.bench.server_process import free_ports
 from paceline.demo import target_path
+from paceline.foundation.servers.server_process import free_ports
 
 _INSTALLED = Path(__file__).parents[2] / ".clients" / "transformers-serve"
 _MISSING = "accelerate, which `transformers serve` needs, is missing: run make test-other-servers"

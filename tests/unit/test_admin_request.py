@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import click
 import pytest
 
-from paceline.admin_request import send_to_admin
+from paceline.foundation.servers.admin_request import send_to_admin
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from paceline.bounded_reading import read_bounded
+from paceline.foundation.files.bounded_reading import read_bounded
 
 WITHIN_S = 60.0
 """Ends a test that hangs; decides nothing."""

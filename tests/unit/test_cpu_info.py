@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from paceline.cpu_info import read_cpu_flags, read_cpu_model
+from paceline.foundation.machine.cpu_info import read_cpu_flags, read_cpu_model
 
 X86 = (
     "processor\t: 0\nmodel\t\t: 143\nmodel name\t: Xeon: 8481C\nflags\t\t: fpu avx512_bf16\n\n"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.config import Settings
-from paceline.default_addresses import ADMIN_PORT, DATA_PORT, at_port
+from paceline.foundation.servers.default_addresses import ADMIN_PORT, DATA_PORT, at_port
+from paceline.runtime.config import Settings
 
 
 def test_the_ports_are_the_defaults_of_the_settings() -> None:

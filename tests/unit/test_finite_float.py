@@ -8,8 +8,8 @@ import click
 import pytest
 
 from paceline.cli import main
-from paceline.finite_float import FiniteFloat
-from paceline.plan.command import plan_model
+from paceline.foundation.command_line.finite_float import FiniteFloat
+from paceline.workbench.plan.command import plan_model
 
 
 @pytest.mark.parametrize("text", ["nan", "-nan", "NaN", "inf", "-inf", "Infinity", "1e999"])

@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from paceline import abstract_sockets, governor_channel
-from paceline.engine.scheduler.control_channel import ControlServer
-from paceline.governor_command import governor
-from paceline.record_command import record
+from paceline.foundation.machine import abstract_sockets
+from paceline.foundation.servers import governor_channel
+from paceline.operations.governor_command import governor
+from paceline.operations.record_command import record
+from paceline.runtime.engine.scheduler.control_channel import ControlServer
 
 STATE = {
     "policy": "goodput",
@@ -128,7 +129,7 @@ def test_the_address_of_a_child_process_is_that_of_its_parent() -> None:
     """vLLM starts engine core and API servers so."""
     code = (
         "import multiprocessing, sys\n"
-        "from paceline.governor_channel import own_address\n"
+        "from paceline.foundation.servers.governor_channel import own_address\n"
         "def child(): print(own_address()[1:], flush=True)\n"
         "if __name__ == '__main__':\n"
         "    process = multiprocessing.get_context('fork').Process(target=child)\n"

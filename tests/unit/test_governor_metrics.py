@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from paceline.governor_metrics import GOVERNOR_METRICS, GovernorMetric, state_of
+from paceline.foundation.servers.governor_metrics import GOVERNOR_METRICS, GovernorMetric, state_of
 
 NUMBER = GovernorMetric("x", "A number.", ("draft_length",))
 CATEGORY = GovernorMetric("y", "Of a category.", ("drift", "categories", "*", "x"), "category")

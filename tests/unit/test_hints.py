@@ -12,7 +12,7 @@ import click
 import pytest
 
 from paceline.cli import main
-from paceline.plan.command_group import ModelOrSubcommand
+from paceline.workbench.plan.command_group import ModelOrSubcommand
 
 PACKAGE = Path(__file__).parents[2] / "src" / "paceline"
 _COMMAND = re.compile(r"(?<![\w/.-])paceline(?= [a-z])")

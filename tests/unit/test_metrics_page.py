@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from paceline.doctor.readings.engines import read_engines
-from paceline.metrics_histogram import Histogram
-from paceline.metrics_page import PageUnreadable, parse_page
+from paceline.foundation.servers.metrics_histogram import Histogram
+from paceline.foundation.servers.metrics_page import PageUnreadable, parse_page
+from paceline.operations.doctor.readings.engines import read_engines
 from unit.doctor.gateways import page
 from unit.doctor.simulated import SimulatedEngine
 

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from paceline.cli import main
-from paceline.near_names import did_you_mean, nearest
+from paceline.foundation.command_line.near_names import did_you_mean, nearest
 
 SOURCES = Path(__file__).parents[2] / "src" / "paceline"
 

@@ -10,7 +10,10 @@ from typing import Any
 import click
 import pytest
 
-from paceline.option_types import refuse_unwritable_file, refuse_unwritable_folder
+from paceline.foundation.command_line.option_types import (
+    refuse_unwritable_file,
+    refuse_unwritable_folder,
+)
 
 
 def test_a_file_in_no_folder_is_refused(tmp_path: Path) -> None:

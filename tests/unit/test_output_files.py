@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from paceline.cli import main
-from paceline.output_files import write_files
+from paceline.foundation.command_line.output_files import write_files
 
 
 def test_files_are_written_and_replaced_in_folders_that_are_created(tmp_path: Path) -> None:

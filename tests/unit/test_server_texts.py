@@ -14,8 +14,8 @@ import pytest
 from click.testing import CliRunner
 
 from paceline import cli
-from paceline.mock_vllm.spawn import spawn_mock_vllm
-from paceline.printable import printable
+from paceline.foundation.command_line.printable import printable
+from paceline.testing.mock_vllm.spawn import spawn_mock_vllm
 
 HOSTILE = "a\x1b]0;title\x07\x9b2J\u202e\ud800[/red]\nb"
 """Sets the title, clears the screen, turns the text around, cannot be encoded, and is markup."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from paceline.strict_files import (
+from paceline.foundation.files.strict_files import (
     StrictFileError,
     dump_yaml,
     load_json,

@@ -14,16 +14,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
-from paceline.config.tree import Settings
-from paceline.gateway import time_limits
-from paceline.gateway.settings import GatewaySettings
+from paceline.runtime.config.tree import Settings
+from paceline.runtime.gateway import time_limits
+from paceline.runtime.gateway.settings import GatewaySettings
 
 _HEAD = """\
 # Time limits
 
 This page lists every time limit and period of the gateway, and those of the engines that can be
-set. It is generated from `src/paceline/config/tree.py`, `src/paceline/gateway/settings/` and
-`src/paceline/gateway/time_limits.py`. [configuration.md](configuration.md) says how to change a
+set. It is generated from `src/paceline/runtime/config/tree.py`, `src/paceline/runtime/gateway/settings/` and
+`src/paceline/runtime/gateway/time_limits.py`. [configuration.md](configuration.md) says how to change a
 setting. "Fixed" marks a constant in the code.
 """
 _FIXED_SECTIONS = ("admission", "failures", "keys", "fleet")

@@ -14,15 +14,15 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from paceline.compatibility.vllm_releases import INSTALLED, SUPPORTED
-from paceline.engine.compat.hook import VLLM_REPOSITORY, VllmHook
-from paceline.engine.compat.register import REGISTER
+from paceline.foundation.compatibility.vllm_releases import INSTALLED, SUPPORTED
+from paceline.runtime.engine.compat.hook import VLLM_REPOSITORY, VllmHook
+from paceline.runtime.engine.compat.register import REGISTER
 from vllm_hooks.record import HookRecord, load_records
 
 _HEAD = """\
 # Hooks into vLLM
 
-Generated from the register (`src/paceline/engine/compat/register*.py`) and from records of what
+Generated from the register (`src/paceline/runtime/engine/compat/register*.py`) and from records of what
 each vLLM release has at these places (`tools/vllm_hooks/records`), by
 `PYTHONPATH=tools python -m vllm_hooks.page tools/vllm_hooks/records`.
 
@@ -33,7 +33,7 @@ serves as if that part did not exist.
 """
 
 _SUPPORTED = f"""\
-Supported are {" and ".join(SUPPORTED)} (`src/paceline/compatibility/vllm_releases.py`). CPUs get
+Supported are {" and ".join(SUPPORTED)} (`src/paceline/foundation/compatibility/vllm_releases.py`). CPUs get
 {INSTALLED} (`paceline[cpu]`), which the tests run; GPUs get either (`paceline[cuda]`).
 """
 

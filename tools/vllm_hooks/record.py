@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from paceline.engine.compat.hook import FactKind, HookFacts, judge_hook
-from paceline.engine.compat.register import REGISTER
+from paceline.runtime.engine.compat.hook import FactKind, HookFacts, judge_hook
+from paceline.runtime.engine.compat.register import REGISTER
 from vllm_hooks.source import SourceTree
 
 _MADE_BY = "PYTHONPATH=tools python -m vllm_hooks.record --into tools/vllm_hooks/records TREE"

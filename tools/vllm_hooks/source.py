@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import CodeType
 
-from paceline.engine.compat.hook import HookFacts, VllmHook, is_judged_by_body
+from paceline.runtime.engine.compat.hook import HookFacts, VllmHook, is_judged_by_body
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _MAX_HOPS = 20  # imports and aliases followed for one name; chosen empirically, vLLM needs two

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from paceline.engine.scheduler.governor_driver import GovernorDriver
+from paceline.runtime.engine.scheduler.governor_driver import GovernorDriver
 
 
 def _hold_at_zero(self: GovernorDriver, scheduler: Any, output: Any) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from paceline.demo import heldout_path
-from paceline.workloads import Prompt
+from paceline.foundation.workloads import Prompt
 
 MAX_ANSWER_TOKENS = 256
 TOKENS_AROUND_MESSAGE = 8

@@ -262,7 +262,7 @@ class Runner:
 def main() -> None:
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # keep what vLLM prints out of the answers
-    from paceline.engine.fixes import numba_pool
+    from paceline.runtime.engine.fixes import numba_pool
 
     numba_pool.choose(is_child=True)
     import torch
@@ -274,7 +274,7 @@ def main() -> None:
     clock = PausableClock()
     clocked = clock.install()
     scheduler = engine.engine_core.engine_core.scheduler
-    step_clock = "paceline.engine.scheduler.step_clock"
+    step_clock = "paceline.runtime.engine.scheduler.step_clock"
     if getattr(scheduler, "governor", None) is not None and step_clock not in clocked:
         raise SystemExit(f"{step_clock} does not read `time`; a pause would count as a slow step")
 

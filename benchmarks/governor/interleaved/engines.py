@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.governor.interleaved.arms import Arm
-from paceline.engine.launch.environment import ENGINE_CORE_PREFIX
-from paceline.engine.launch.hardware import read_hardware
-from paceline.engine.launch.layout import LayoutSettings, choose_layout
+from paceline.runtime.engine.launch.environment import ENGINE_CORE_PREFIX
+from paceline.runtime.engine.launch.hardware import read_hardware
+from paceline.runtime.engine.launch.layout import LayoutSettings, choose_layout
 
 ROOT = Path(__file__).resolve().parents[3]
 _CHILD = Path(__file__).with_name("engine_child.py")

@@ -11,7 +11,7 @@ from typing import Any
 
 from benchmarks.governor.interleaved.conversations import make_long, reference_answers
 from benchmarks.governor.interleaved.phases import CHATS, NUM_BATCHES, Phase, Turn
-from paceline.workloads import Prompt, load_prompt_file, load_workload
+from paceline.foundation.workloads import Prompt, load_prompt_file, load_workload
 
 SHORT_PROMPT_TOKENS = 64
 SHORT_ANSWERS = (48, 112)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.governor.interleaved.requests import Encode
-from paceline.workloads import Prompt
+from paceline.foundation.workloads import Prompt
 
 
 def load_encoder(target: str) -> Encode:

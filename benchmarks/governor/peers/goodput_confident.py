@@ -6,9 +6,9 @@ steps are short.
 
 from __future__ import annotations
 
-from paceline.governor.policies.goodput import GoodputPolicy
-from paceline.governor.policy_definition import PolicyDefinition
-from paceline.governor.values import EngineLoad
+from paceline.runtime.governor.policies.goodput import GoodputPolicy
+from paceline.runtime.governor.policy_definition import PolicyDefinition
+from paceline.runtime.governor.values import EngineLoad
 
 
 class GoodputConfidentPolicy(GoodputPolicy):

@@ -24,8 +24,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
-from paceline.governor.policy_definition import PolicyDefinition
-from paceline.governor.values import DraftPlan, EngineLoad, StepSample
+from paceline.runtime.governor.policy_definition import PolicyDefinition
+from paceline.runtime.governor.values import DraftPlan, EngineLoad, StepSample
 
 _RANGES = (
     (1, (1, 3, 5, 7), -0.25),

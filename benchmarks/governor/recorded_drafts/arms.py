@@ -38,7 +38,7 @@ from benchmarks.governor.recorded_drafts.machines import (
 from benchmarks.governor.recorded_drafts.recordings import MAX_DRAFT_TOKENS
 from benchmarks.governor.recorded_drafts.replay import Arm, Batch, Drafts, StepResult
 from paceline import create_policy
-from paceline.governor.costs.cost_table import CostTable
+from paceline.foundation.capacity.cost_table import CostTable
 
 _MEASURED_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 _MEASURED_LENGTHS = (0, 1, 2, 4, 8)

@@ -32,7 +32,7 @@ from benchmarks.governor.recorded_drafts.scoring import ArmScore, Run, score_arm
 from benchmarks.governor.recorded_drafts.traces import TRACES, build_trace
 from benchmarks.governor.simulate import rounded
 from benchmarks.results_file import ResultFile, add_allow_dirty
-from paceline.bench.results.environment import describe_environment
+from paceline.foundation.results.environment import describe_environment
 
 DEFAULT_ARMS = ("sglang-ema", "goodput", "clairvoyant")
 _EXAMPLES = """examples:

@@ -9,10 +9,10 @@ import numpy as np
 from benchmarks.governor.recorded_drafts.machines import DraftingMode, Machine, MeasuredNoise
 from benchmarks.governor.recorded_drafts.recordings import MAX_DRAFT_TOKENS, Floats
 from benchmarks.governor.recorded_drafts.replay import Batch, Drafts, StepResult
-from paceline.governor.acceptance.confidence_map import sigmoid
-from paceline.governor.drafting.drafting_round import DraftingRound
-from paceline.governor.policy import ChoosesWidths, Policy
-from paceline.governor.values import DraftRule, EngineLoad, StepSample
+from paceline.runtime.governor.acceptance.confidence_map import sigmoid
+from paceline.runtime.governor.drafting.drafting_round import DraftingRound
+from paceline.runtime.governor.policy import ChoosesWidths, Policy
+from paceline.runtime.governor.values import DraftRule, EngineLoad, StepSample
 
 
 class GovernedArm:

@@ -18,11 +18,11 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from paceline.governor.costs.cost_table import CostTable
-from paceline.policy_simulator.machines.cost import CostFunction, StepShape
-from paceline.policy_simulator.machines.graphs import NO_GRAPHS
-from paceline.policy_simulator.machines.profiles import load_profile
-from paceline.policy_simulator.machines.roofline import RooflineCost
+from paceline.foundation.capacity.cost_table import CostTable
+from paceline.testing.policy_simulator.machines.cost import CostFunction, StepShape
+from paceline.testing.policy_simulator.machines.graphs import NO_GRAPHS
+from paceline.testing.policy_simulator.machines.profiles import load_profile
+from paceline.testing.policy_simulator.machines.roofline import RooflineCost
 
 _CATCH_UP_TOKEN_S = 0.00002
 

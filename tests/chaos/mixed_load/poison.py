@@ -14,7 +14,7 @@ import aiohttp
 from chaos.expected_requests import CHAT
 from chaos.fleet import MODEL, Fleet
 from chaos.transcript import Ending, Transcript, send_request
-from paceline.mock_vllm import Answer, encode_chat, expected_answer
+from paceline.testing.mock_vllm import Answer, encode_chat, expected_answer
 
 REFUSED, BROKEN = "POISON", "VENOM"
 """Words of prompts: the engine answers with a 500, or with an error after some tokens."""

@@ -11,13 +11,13 @@ from chaos.expected_requests import CHAT, ExpectedRequest, expected_request
 from chaos.fleet import MODEL
 from chaos.text_difference import describe_difference
 from chaos.transcript import Ending, Transcript
-from paceline.mock_vllm import (
+from paceline.testing.mock_vllm import (
     RequestRecord,
     encode_chat,
     expected_answer,
     hash_of_ids,
 )
-from paceline.mock_vllm.model.detokenizer import Detokenizer
+from paceline.testing.mock_vllm.model.detokenizer import Detokenizer
 
 RESPONSES = "/v1/responses"
 MAX_STRUCK = 2

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from chaos.attempt_log import FailedAttempt
 from chaos.fleet import Fleet
-from paceline.mock_vllm import RequestRecord, read_request_log
+from paceline.testing.mock_vllm import RequestRecord, read_request_log
 
 _SLACK_S = 1.0
 """Between a signal and the times that processes on a busy machine note for the same moment."""

@@ -6,7 +6,7 @@ import pytest
 
 from chaos.mixed_load.poison import BROKEN, REFUSED, errors_in
 from chaos.transcript import Transcript
-from paceline.mock_vllm import encode_chat, expected_answer
+from paceline.testing.mock_vllm import encode_chat, expected_answer
 
 ERROR = {"message": "failed"}
 TEXT = expected_answer(encode_chat([("user", f"{BROKEN} 7")], add_generation_prompt=True), 100).text

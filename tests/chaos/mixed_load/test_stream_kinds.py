@@ -7,8 +7,8 @@ import pytest
 from chaos.expected_requests import ExpectedRequest
 from chaos.mixed_load.stream_kinds import KINDS, StreamKind
 from chaos.transcript import Transcript
-from paceline.mock_vllm import RequestRecord, expected_answer, hash_of_ids
-from paceline.mock_vllm.model.detokenizer import Detokenizer
+from paceline.testing.mock_vllm import RequestRecord, expected_answer, hash_of_ids
+from paceline.testing.mock_vllm.model.detokenizer import Detokenizer
 
 MAX_TOKENS = 40
 BY_NAME = {kind.name: kind for kind in KINDS}

@@ -6,7 +6,7 @@ import pytest
 
 from chaos.attempt_log import FailedAttempt
 from chaos.mixed_load.strikes import Attempt, Strike, count_struck, struck_attempts
-from paceline.mock_vllm import RequestRecord
+from paceline.testing.mock_vllm import RequestRecord
 
 STRIKE = Strike(0, "SIGKILL", 100.0, 102.0)
 

@@ -20,14 +20,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from paceline.engine.scheduler.control_channel import ControlServer
-from paceline.engine.scheduler.draft_length_controller import DraftLengthController
-from paceline.engine.scheduler.engine_abilities import EngineAbilities
-from paceline.engine.scheduler.settings import PluginSettings
-from paceline.governor.policy import Policy
-from paceline.governor.values import DraftPlan, EngineLoad, StepSample
-from paceline.mock_vllm import MockVllm, MockVllmSettings
-from paceline.policy_registry import create_policy
+from paceline.runtime.engine.scheduler.control_channel import ControlServer
+from paceline.runtime.engine.scheduler.draft_length_controller import DraftLengthController
+from paceline.runtime.engine.scheduler.engine_abilities import EngineAbilities
+from paceline.runtime.engine.scheduler.settings import PluginSettings
+from paceline.runtime.governor.policy import Policy
+from paceline.runtime.governor.values import DraftPlan, EngineLoad, StepSample
+from paceline.runtime.policy_registry import create_policy
+from paceline.testing.mock_vllm import MockVllm, MockVllmSettings
 
 MODEL = "governed"
 _STEP_S = 0.02

@@ -22,7 +22,7 @@ import httpx
 from chaos.fleet import FAST_DETECTION
 from chaos.gateway_process import HTTP, GatewayProcess, start_gateway
 from chaos.monitoring.governed_engine import MODEL, Script
-from paceline.mock_vllm import MockVllm, MockVllmSettings
+from paceline.testing.mock_vllm import MockVllm, MockVllmSettings
 
 REMOTES = {
     "full": MockVllmSettings(

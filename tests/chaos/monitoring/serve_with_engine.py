@@ -13,8 +13,8 @@ from typing import Any
 
 from chaos.monitoring import governed_engine
 from paceline.cli import main
-from paceline.engine.launch.command import EngineCommand
-from paceline.serve import plan as plans
+from paceline.runtime.engine.launch.command import EngineCommand
+from paceline.runtime.serve import plan as plans
 
 
 def serve(folder: str) -> None:

@@ -16,9 +16,9 @@ from polling import wait_until
 from chaos.gateway_process import HTTP
 from chaos.monitoring.monitored_gateway import CONDITIONS, MonitoredGateway, running_gateway
 from chaos.monitoring.prometheus_server import PrometheusServer, start_prometheus
-from paceline.monitoring.alerts import AlertOptions, alerts, render_alert_rules
-from paceline.monitoring.dashboards import DASHBOARDS
-from paceline.monitoring.queries import MetricQueries
+from paceline.operations.monitoring.alerts import AlertOptions, alerts, render_alert_rules
+from paceline.operations.monitoring.dashboards import DASHBOARDS
+from paceline.operations.monitoring.queries import MetricQueries
 
 WITHIN_S = 240.0
 """`PacelineNoProgress` asks for two minutes without a change, and a request changes something when

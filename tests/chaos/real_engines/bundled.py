@@ -8,8 +8,8 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from chaos.real_engines.answers.answer_checks import AnswerChecks
-from paceline.audit.statistics.greedy import NEAR_TIE_NATS as NEAR_TIES
 from paceline.demo import heldout_path, target_path
+from paceline.workbench.audit.statistics.greedy import NEAR_TIE_NATS as NEAR_TIES
 
 MODEL = "paceline-demo"
 CONFIG: dict[str, Any] = {

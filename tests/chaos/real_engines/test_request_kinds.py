@@ -15,10 +15,10 @@ from chaos.real_engines.request_kinds import (
     RequestKind,
     body_of,
 )
-from paceline.gateway import GatewaySettings
-from paceline.gateway.continuation.eligibility import why_not_continued
-from paceline.gateway.requests import routes
-from paceline.gateway.requests.validation import check_request
+from paceline.runtime.gateway import GatewaySettings
+from paceline.runtime.gateway.continuation.eligibility import why_not_continued
+from paceline.runtime.gateway.requests import routes
+from paceline.runtime.gateway.requests.validation import check_request
 
 ROUTES = {
     CHAT: routes.CHAT,

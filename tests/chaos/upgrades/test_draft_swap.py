@@ -20,12 +20,12 @@ from unit.engine.process.reaping import children_reaped
 from chaos.fleet import MAX_MODEL_LEN, MODEL
 from chaos.upgrades.draft_swap import drafts, swap_draft
 from chaos.upgrades.rolling import Load
-from paceline.engine.launch.command import EngineCommand
-from paceline.gateway import GatewaySettings, RunningGateway
-from paceline.gateway.admin import draft_roll
-from paceline.serve.engine_plan import EnginePlan, PlannedEngines
-from paceline.serve.plan import ServePlan
-from paceline.serve.run import serve
+from paceline.runtime.engine.launch.command import EngineCommand
+from paceline.runtime.gateway import GatewaySettings, RunningGateway
+from paceline.runtime.gateway.admin import draft_roll
+from paceline.runtime.serve.engine_plan import EnginePlan, PlannedEngines
+from paceline.runtime.serve.plan import ServePlan
+from paceline.runtime.serve.run import serve
 
 __all__ = ["children_reaped"]
 
@@ -45,7 +45,7 @@ def command(folder: Path, name: str, draft: str) -> EngineCommand:
     }
     return EngineCommand(
         arguments=(
-            *(sys.executable, "-m", "paceline.mock_vllm", "--socket", str(socket)),
+            *(sys.executable, "-m", "paceline.testing.mock_vllm", "--socket", str(socket)),
             *("--model", MODEL, "--max-model-len", str(MAX_MODEL_LEN), "--tpot-ms", "15"),
             *("--speculative-config", json.dumps(speculation)),
         ),

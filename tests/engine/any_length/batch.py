@@ -27,7 +27,7 @@ from vllm.v1.structured_output.utils import apply_grammar_bitmask
 from vllm.v1.worker import gpu_model_runner
 from vllm.v1.worker.gpu_input_batch import CachedRequestState, InputBatch
 
-from paceline.engine import plugin
+from paceline.runtime.engine import plugin
 
 VOCABULARY = 24
 EOS = 0

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from engine.any_length.batch import VOCABULARY, Case, Output, SamplingBatch
-from paceline.engine.fixes.undrafted_requests import forbids_drafts
+from paceline.runtime.engine.fixes.undrafted_requests import forbids_drafts
 
 MAX_DRAFT_LENGTH = 3
 NO_SPECULATION = "no_speculation"

@@ -12,8 +12,8 @@ from losslessness.checks import teacher_force
 from losslessness.engine_host import EngineHost
 from losslessness.prompts import stdlib_prompts
 
-from paceline.audit.statistics.greedy import NEAR_TIE_NATS
 from paceline.demo import draft_path, target_path
+from paceline.workbench.audit.statistics.greedy import NEAR_TIE_NATS
 
 pytestmark = pytest.mark.engine
 

@@ -10,11 +10,21 @@ import torch
 from vllm.v1.engine.exceptions import EngineDeadError
 
 from paceline.demo import target_path
-from paceline.draft.answers.engine_generation import generate_in_engine, load_engine, stop_engine
-from paceline.draft.answers.generation import generate_answers
-from paceline.draft.interruption import StopRequest
-from paceline.draft.models import load_model, load_tokenizer
-from paceline.draft.values import Answer, DraftError, EncodedPrompt, Interrupted, Sampling
+from paceline.foundation.models.answers.engine_generation import (
+    generate_in_engine,
+    load_engine,
+    stop_engine,
+)
+from paceline.foundation.models.answers.generation import generate_answers
+from paceline.foundation.models.interruption import StopRequest
+from paceline.foundation.models.models import load_model, load_tokenizer
+from paceline.foundation.models.values import (
+    Answer,
+    DraftError,
+    EncodedPrompt,
+    Interrupted,
+    Sampling,
+)
 
 pytestmark = pytest.mark.engine
 

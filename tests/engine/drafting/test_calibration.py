@@ -13,7 +13,7 @@ from losslessness.engine_host import EngineHost
 from losslessness.prompts import stdlib_prompts
 
 from paceline.demo import draft_path, target_path
-from paceline.governor.costs.cost_table import CostTable
+from paceline.foundation.capacity.cost_table import CostTable
 
 pytestmark = pytest.mark.engine
 

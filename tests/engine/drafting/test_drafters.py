@@ -16,8 +16,8 @@ from losslessness.engine_host import EngineHost
 from losslessness.verdicts.evidence import Verdicts
 from losslessness.verdicts.rounds import FOUND_ABOVE, RECORDER, WITH_TOP_P, draw_round
 
-from paceline.audit.statistics.greedy import NEAR_TIE_NATS
 from paceline.demo import draft_path, target_path
+from paceline.workbench.audit.statistics.greedy import NEAR_TIE_NATS
 
 pytestmark = pytest.mark.engine
 

@@ -19,7 +19,7 @@ from engine.drafting.early_stop_batch import (
     requests,
     set_length,
 )
-from paceline.audit.statistics.greedy import NEAR_TIE_NATS
+from paceline.workbench.audit.statistics.greedy import NEAR_TIE_NATS
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]
 

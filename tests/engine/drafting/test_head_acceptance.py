@@ -11,14 +11,14 @@ from losslessness.engine_host import EngineHost
 
 from engine.drafting.test_drafters import GREEDY, PROMPTS, llm
 from paceline.demo import target_path
-from paceline.draft.heads.folder import head_config_of, read_head, write_head
-from paceline.draft.heads.head import Eagle3Head
-from paceline.draft.heads.initial import initial_head
-from paceline.draft.heads.measuring import measure_head
-from paceline.draft.interruption import StopRequest
-from paceline.draft.models import load_model
-from paceline.draft.progress import draft_progress
-from paceline.draft.values import Answer, Sampling
+from paceline.foundation.models.heads.folder import head_config_of, read_head, write_head
+from paceline.foundation.models.heads.head import Eagle3Head
+from paceline.foundation.models.heads.initial import initial_head
+from paceline.foundation.models.heads.measuring import measure_head
+from paceline.foundation.models.interruption import StopRequest
+from paceline.foundation.models.models import load_model
+from paceline.foundation.models.progress import draft_progress
+from paceline.foundation.models.values import Answer, Sampling
 
 pytestmark = pytest.mark.engine
 

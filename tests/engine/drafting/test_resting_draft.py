@@ -14,8 +14,8 @@ from losslessness.prompts import stdlib_prompts
 
 from engine.drafting.test_head_acceptance import repeating_head
 from paceline.demo import draft_path, target_path
-from paceline.draft.heads.folder import write_head
-from paceline.draft.models import load_model
+from paceline.foundation.models.heads.folder import write_head
+from paceline.foundation.models.models import load_model
 
 pytestmark = pytest.mark.engine
 

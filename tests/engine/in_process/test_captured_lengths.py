@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import torch
 
-from paceline.compatibility.length_table import render_length_table
-from paceline.engine.compat.captured_lengths import captured_lengths
+from paceline.foundation.compatibility.length_table import render_length_table
+from paceline.runtime.engine.compat.captured_lengths import captured_lengths
 
 pytestmark = pytest.mark.engine
 
@@ -156,7 +156,7 @@ def test_the_policy_simulator_finds_the_same_graphs(
     monkeypatch: pytest.MonkeyPatch, lengths: tuple[int, ...]
 ) -> None:
     """The same padding, and a full graph for the same steps, up to the largest size."""
-    from paceline.policy_simulator.machines.graphs import GraphSizes
+    from paceline.testing.policy_simulator.machines.graphs import GraphSizes
 
     parts = config(render_length_table(lengths))
     graphs = graphs_of(monkeypatch, parts)

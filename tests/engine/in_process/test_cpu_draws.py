@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from paceline.engine.fixes.cpu_draws import WRAPPERS, draw_by_cumulation
+from paceline.runtime.engine.fixes.cpu_draws import WRAPPERS, draw_by_cumulation
 
 pytestmark = pytest.mark.engine
 

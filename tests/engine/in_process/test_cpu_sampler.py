@@ -13,9 +13,9 @@ import pytest
 import torch
 from vllm.platforms import current_platform
 
-from paceline.engine import plugin
-from paceline.engine.compat import checks
-from paceline.engine.fixes import cpu_sampler, sampler_check
+from paceline.runtime.engine import plugin
+from paceline.runtime.engine.compat import checks
+from paceline.runtime.engine.fixes import cpu_sampler, sampler_check
 
 if not current_platform.is_cpu():
     pytest.skip(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from paceline.engine.fixes.cpu_top_p import NUM_CANDIDATES, WRAPPERS
+from paceline.runtime.engine.fixes.cpu_top_p import NUM_CANDIDATES, WRAPPERS
 
 pytestmark = pytest.mark.engine
 

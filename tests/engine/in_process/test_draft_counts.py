@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from paceline.engine.scheduler.draft_length_controller import DraftLengthController
-from paceline.engine.scheduler.engine_abilities import EngineAbilities
-from paceline.engine.scheduler.settings import PluginSettings
+from paceline.runtime.engine.scheduler.draft_length_controller import DraftLengthController
+from paceline.runtime.engine.scheduler.engine_abilities import EngineAbilities
+from paceline.runtime.engine.scheduler.settings import PluginSettings
 
 pytestmark = pytest.mark.engine
 
@@ -17,7 +17,7 @@ def test_a_draft_that_broke_the_grammar_from_its_first_token_is_a_draft() -> Non
     """Two drafts: 3 tokens, all invalid, and 4 tokens, 1 invalid. vLLM's counters get the same."""
     from vllm.v1.spec_decode.metrics import SpecDecodingStats
 
-    from paceline.engine.scheduler.governor_driver import GovernorDriver
+    from paceline.runtime.engine.scheduler.governor_driver import GovernorDriver
 
     abilities = EngineAbilities(8, "ngram")
     controller = DraftLengthController(PluginSettings(), abilities)

@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 import pytest
 
-from paceline.engine.compat.drafters import UNDER_V1, UNDER_V2
+from paceline.runtime.engine.compat.drafters import UNDER_V1, UNDER_V2
 
 pytestmark = pytest.mark.engine
 

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from torch._inductor.codecache import CppPythonBindingsCodeCache
 
-from paceline.engine.fixes import early_compiler as module
-from paceline.engine.fixes.early_compiler import early_compiler
+from paceline.runtime.engine.fixes import early_compiler as module
+from paceline.runtime.engine.fixes.early_compiler import early_compiler
 
 _COMPILE = """
 import torch
 from pathlib import Path
-from paceline.engine.fixes.early_compiler import early_compiler
+from paceline.runtime.engine.fixes.early_compiler import early_compiler
 
 def headers():
     return sorted(map(str, Path("{cache}").rglob("*.gch")))

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import torch
 
-from paceline.engine.compat.executor import patch_workers
-from paceline.engine.compat.wrapping import mark_of
-from paceline.engine.worker import early_stop
-from paceline.engine.worker.draft_orders import DraftOrder
-from paceline.governor.values import DraftRule
+from paceline.runtime.engine.compat.executor import patch_workers
+from paceline.runtime.engine.compat.wrapping import mark_of
+from paceline.runtime.engine.worker import early_stop
+from paceline.runtime.engine.worker.draft_orders import DraftOrder
+from paceline.runtime.governor.values import DraftRule
 
 pytestmark = pytest.mark.engine
 

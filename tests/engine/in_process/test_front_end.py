@@ -27,7 +27,7 @@ def config(scheduler: Any, *, speculates: bool = True) -> Any:
 def reported() -> float | None:
     from prometheus_client import REGISTRY
 
-    from paceline.engine.front_end import NAME
+    from paceline.runtime.engine.front_end import NAME
 
     return REGISTRY.get_sample_value(NAME)
 
@@ -55,7 +55,7 @@ def test_vllm_finds_the_class_by_its_entry_point() -> None:
 )
 def test_the_gauge_says_whether_caps_are_kept(given: Any, expected: float) -> None:
     """A second engine in the process reports through the same gauge."""
-    from paceline.engine.front_end import DraftCapReport
+    from paceline.runtime.engine.front_end import DraftCapReport
 
     report = DraftCapReport(given)
     report.record(None, None)
@@ -67,7 +67,7 @@ def test_the_revision_of_the_bundled_pair_does_not_depend_on_its_drafter() -> No
     from prometheus_client import REGISTRY
 
     from paceline import demo
-    from paceline.engine.front_end import REVISION_NAME, DraftCapReport, model_revision
+    from paceline.runtime.engine.front_end import REVISION_NAME, DraftCapReport, model_revision
 
     def serving(folder: Path, dtype: str = "float32", *, speculates: bool = True) -> Any:
         model = SimpleNamespace(
@@ -92,8 +92,8 @@ def test_a_governor_that_is_off_is_on_the_page_with_its_reason(
 ) -> None:
     from prometheus_client import REGISTRY
 
-    from paceline.engine import governor_page
-    from paceline.engine.front_end import DraftCapReport
+    from paceline.runtime.engine import governor_page
+    from paceline.runtime.engine.front_end import DraftCapReport
 
     monkeypatch.setattr(governor_page, "unfit_for", lambda *_: "Scheduler.schedule is missing")
     DraftCapReport(config(OURS))
@@ -104,7 +104,7 @@ def test_a_governor_that_is_off_is_on_the_page_with_its_reason(
 def test_a_server_starts_also_where_the_governor_cannot_be_shown(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    from paceline.engine.front_end import DraftCapReport
+    from paceline.runtime.engine.front_end import DraftCapReport
 
     odd = config(OURS)
     del odd.parallel_config
@@ -114,7 +114,7 @@ def test_a_server_starts_also_where_the_governor_cannot_be_shown(
 
 def test_a_governor_that_is_off_keeps_no_caps(monkeypatch: pytest.MonkeyPatch) -> None:
     """As after a vLLM release that does not fit the hooks."""
-    from paceline.engine import front_end
+    from paceline.runtime.engine import front_end
 
     monkeypatch.setattr(front_end, "unfit_for", lambda *_: "nothing fits")
     assert not front_end.honours_draft_caps(config(OURS))

@@ -12,9 +12,9 @@ from dataclasses import replace
 
 import pytest
 
-from paceline.engine.compat.checks import check_hook, check_hooks, unfit_for
-from paceline.engine.compat.hook import VllmHook
-from paceline.engine.compat.register import REGISTER
+from paceline.runtime.engine.compat.checks import check_hook, check_hooks, unfit_for
+from paceline.runtime.engine.compat.hook import VllmHook
+from paceline.runtime.engine.compat.register import REGISTER
 
 pytestmark = pytest.mark.engine
 
@@ -82,7 +82,7 @@ def test_every_hook_says_why_it_is_there_and_when_it_goes() -> None:
 def test_importing_the_engine_package_does_not_import_vllm() -> None:
     """Nor does the module of the plugin, which vLLM's processes import early."""
     program = (
-        "import sys, paceline.engine, paceline.engine.plugin, paceline.engine.compat.checks;"
+        "import sys, paceline.runtime.engine, paceline.runtime.engine.plugin, paceline.runtime.engine.compat.checks;"
         "sys.exit('vllm' in sys.modules or 'torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -13,9 +13,9 @@ import pytest
 from vllm_hooks.record import load_records
 from vllm_hooks.source import SourceTree
 
-from paceline.engine.compat.checks import check_hook, find_installed
-from paceline.engine.compat.hook import VllmHook, judge_hook
-from paceline.engine.compat.register import REGISTER
+from paceline.runtime.engine.compat.checks import check_hook, find_installed
+from paceline.runtime.engine.compat.hook import VllmHook, judge_hook
+from paceline.runtime.engine.compat.register import REGISTER
 
 pytestmark = pytest.mark.engine
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from paceline.engine.worker.draft_coverage import DraftCoverage
-from paceline.engine.worker.resting_draft import _KEPT, _keep_states, _MissedSteps
+from paceline.runtime.engine.worker.draft_coverage import DraftCoverage
+from paceline.runtime.engine.worker.resting_draft import _KEPT, _keep_states, _MissedSteps
 
 pytestmark = pytest.mark.engine
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from engine.in_process.test_scheduler_classes import make_scheduler, results, vllm_config
-from paceline.engine.scheduler.request_parameters import cap_of
+from paceline.runtime.engine.scheduler.request_parameters import cap_of
 
 pytestmark = pytest.mark.engine
 
@@ -138,7 +138,7 @@ def test_seeded_requests_are_served_without_drafts_where_seeds_must_reproduce(
 
     Without workers the sampler cannot be checked, so the result of the check is invented.
     """
-    from paceline.engine.scheduler import governor_start
+    from paceline.runtime.engine.scheduler import governor_start
 
     monkeypatch.setattr(governor_start, "check_workers", lambda executor: None)
     vllm_config.additional_config["paceline"]["reproducible_seeds"] = True

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from vllm.platforms import current_platform
 
-from paceline.engine.compat.executor import find_executor
-from paceline.engine.fixes.sampler_check import check_workers
+from paceline.runtime.engine.compat.executor import find_executor
+from paceline.runtime.engine.fixes.sampler_check import check_workers
 
 if not current_platform.is_cpu():
     pytest.skip(

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from paceline.demo import draft_path, target_path
-from paceline.engine.scheduler.settings import PluginSettings
+from paceline.runtime.engine.scheduler.settings import PluginSettings
 
 pytestmark = pytest.mark.engine
 
@@ -39,7 +39,7 @@ def make_scheduler(vllm_config: Any, *, is_async: bool) -> Any:
     from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
     from vllm.v1.structured_output import StructuredOutputManager
 
-    from paceline.engine import AdaptiveScheduler
+    from paceline.runtime.engine import AdaptiveScheduler
 
     vllm_config.scheduler_config.async_scheduling = is_async
     vllm_config.cache_config.num_gpu_blocks = 64
@@ -152,8 +152,8 @@ def test_a_request_that_joins_with_one_token_is_not_padded(vllm_config: Any) -> 
 @pytest.fixture
 def config_of_a_gpu(vllm_config: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Full graphs under Model Runner V2, which a CPU has not, and a table that names 0, 1 and 3."""
-    from paceline.compatibility import length_table
-    from paceline.engine.compat import captured_lengths
+    from paceline.foundation.compatibility import length_table
+    from paceline.runtime.engine.compat import captured_lengths
 
     monkeypatch.setattr(captured_lengths, "_decodes_in_full_graphs", lambda vllm_config: True)
     monkeypatch.setattr(
@@ -194,7 +194,7 @@ def test_without_a_governor_a_list_of_names_chooses_no_length(
     config_of_a_gpu: Any, monkeypatch: pytest.MonkeyPatch, is_schedule: bool
 ) -> None:
     """vLLM then drafts its static length; a schedule that its author wants followed is left."""
-    from paceline.engine.scheduler import governor_start
+    from paceline.runtime.engine.scheduler import governor_start
 
     if is_schedule:
         table = [[1, 8, 3], [9, 64, 0]]
@@ -229,8 +229,8 @@ def test_a_drafter_that_cannot_be_patched_is_masked_and_logged(
     answer: list[str], cause: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """For the draft model of Model Runner V2; serving continues with vLLM's own length."""
-    from paceline.engine.compat.drafters import Drafting
-    from paceline.engine.scheduler.governor_start import connect_drafter
+    from paceline.runtime.engine.compat.drafters import Drafting
+    from paceline.runtime.engine.scheduler.governor_start import connect_drafter
 
     executor = SimpleNamespace(collective_rpc=lambda method: answer)
     control = connect_drafter(Drafting("draft_model", use_v2_model_runner=True), executor)
@@ -242,7 +242,7 @@ def test_synthetic_acceptance_is_refused_without_a_governor_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Before the hooks are checked: this scheduler never serves synthetic acceptance."""
-    from paceline.engine.scheduler import governor_start
+    from paceline.runtime.engine.scheduler import governor_start
 
     monkeypatch.setattr(governor_start, "unfit_for", lambda *_: "nothing fits")
     invented = SimpleNamespace(
@@ -263,7 +263,7 @@ def test_a_long_prompt_is_cut_while_an_answer_is_under_way(
     The first chunk is half of that: a prompt token is taken for a tenth of a decode until one was
     measured beside it.
     """
-    from paceline.engine.scheduler import step_clock
+    from paceline.runtime.engine.scheduler import step_clock
 
     monkeypatch.setitem(
         vllm_config.additional_config, "paceline", {"policy": "fixed", "max_pause_ms": 100}

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from paceline.engine.fixes import short_warm_up
-from paceline.engine.fixes.short_warm_up import WRAPPERS
+from paceline.runtime.engine.fixes import short_warm_up
+from paceline.runtime.engine.fixes.short_warm_up import WRAPPERS
 
 [WARM_UP] = WRAPPERS.methods.values()
 

@@ -8,9 +8,13 @@ from __future__ import annotations
 import pytest
 import torch
 
-from paceline.quantize.own.architecture import LINEARS
-from paceline.quantize.own.compression import compress_layer, decompress_layer, quantization_config
-from paceline.quantize.schemes import SCHEMES
+from paceline.foundation.quantized.architecture import LINEARS
+from paceline.foundation.quantized.compression import (
+    compress_layer,
+    decompress_layer,
+    quantization_config,
+)
+from paceline.foundation.quantized.schemes import SCHEMES
 
 pytestmark = pytest.mark.engine
 

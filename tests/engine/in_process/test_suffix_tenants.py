@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from engine.in_process.test_scheduler_classes import make_scheduler, vllm_config
-from paceline.engine.launch.speculation import choose_drafter
+from paceline.runtime.engine.launch.speculation import choose_drafter
 
 __all__ = ["vllm_config"]  # a fixture
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from paceline.engine.worker.trimmed_drafts import report_from_worker, verified_lengths
+from paceline.runtime.engine.worker.trimmed_drafts import report_from_worker, verified_lengths
 
 pytestmark = pytest.mark.engine
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import torch
 
-from paceline.engine.compat.executor import patch_workers
-from paceline.engine.worker.v2_draft_length import patch_worker
+from paceline.runtime.engine.compat.executor import patch_workers
+from paceline.runtime.engine.worker.v2_draft_length import patch_worker
 
 pytestmark = pytest.mark.engine
 
@@ -164,7 +164,7 @@ def test_workers_that_cannot_be_patched_say_why(monkeypatch: pytest.MonkeyPatch)
     assert patch_workers(Broken(), patch_worker) == "gone"
     assert "object is neither" in patch_workers(Workers(), patch_worker)
     assert patch_worker(worker_with(None)) == ""
-    from paceline.engine.worker import v2_draft_length
+    from paceline.runtime.engine.worker import v2_draft_length
 
     monkeypatch.setattr(
         v2_draft_length, "check_hooks", lambda part: {"v2_ngram_proposal": "is not there"}

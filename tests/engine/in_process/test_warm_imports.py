@@ -10,7 +10,7 @@ from pathlib import Path
 _PROGRAM = """
 import json, os
 from multiprocessing import forkserver
-from paceline.engine.process import warm_core
+from paceline.runtime.engine.process import warm_core
 
 def report(answers):
     import torch._inductor.config as config

@@ -13,11 +13,11 @@ import pytest
 from losslessness.engine_host import EngineHost
 
 from paceline import demo
-from paceline.compatibility.cpu_formats import choose_cpu_dtype
-from paceline.engine.launch.format_gate import ServedFormats, choose_formats
-from paceline.engine.launch.hardware import read_hardware
-from paceline.engine.launch.model_folder import ModelUnfit
-from paceline.quantize.run import Machine, QuantizeOptions, run_quantization
+from paceline.foundation.compatibility.cpu_formats import choose_cpu_dtype
+from paceline.foundation.models.model_folder import ModelUnfit
+from paceline.runtime.engine.launch.format_gate import ServedFormats, choose_formats
+from paceline.runtime.engine.launch.hardware import read_hardware
+from paceline.workbench.quantize.run import Machine, QuantizeOptions, run_quantization
 
 pytestmark = pytest.mark.engine
 

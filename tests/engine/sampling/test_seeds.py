@@ -6,7 +6,7 @@ import pytest
 from losslessness.engine_host import EngineHost
 
 from paceline.demo import target_path
-from paceline.engine.fixes.seeded_generator import discarded_generators
+from paceline.runtime.engine.fixes.seeded_generator import discarded_generators
 
 pytestmark = pytest.mark.engine
 

@@ -22,7 +22,7 @@ from losslessness.verdicts.rounds import (
     forced_logprob_errors,
 )
 
-from paceline.audit.statistics.greedy import NEAR_TIE_NATS
+from paceline.workbench.audit.statistics.greedy import NEAR_TIE_NATS
 
 pytestmark = pytest.mark.engine
 

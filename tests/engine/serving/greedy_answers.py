@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 
-from paceline.audit.statistics.greedy import first_difference
+from paceline.workbench.audit.statistics.greedy import first_difference
 
 NUM_LOGPROBS = 5
 _PREFIX = "token_id:"

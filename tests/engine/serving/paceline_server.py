@@ -54,14 +54,16 @@ class Server:
     def runs(self, command: str) -> bool:
         """Whether a process with this in its command runs, apart from the guard that starts it."""
         return any(
-            command in name and "paceline.engine.process.guard" not in name
+            command in name and "paceline.runtime.engine.process.guard" not in name
             for name in self.descendants().values()
         )
 
     def engine_processes(self) -> dict[int, str]:
         """Process id to command of the guard and of the processes below it."""
         below = self.descendants()
-        (guard,) = (pid for pid, name in below.items() if "paceline.engine.process.guard" in name)
+        (guard,) = (
+            pid for pid, name in below.items() if "paceline.runtime.engine.process.guard" in name
+        )
         return {guard: below[guard], **processes_below(guard)}
 
 

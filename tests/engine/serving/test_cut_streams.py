@@ -23,7 +23,7 @@ from chaos.transcript import Ending, Transcript, send_request
 
 from engine.serving.cutting_relay import CuttingRelay
 from engine.serving.vllm_server import MAX_MODEL_LEN, MODEL, VllmServer
-from paceline.gateway import GatewaySettings, Replica, serve_gateway
+from paceline.runtime.gateway import GatewaySettings, Replica, serve_gateway
 
 pytestmark = [
     pytest.mark.engine,

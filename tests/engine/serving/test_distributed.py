@@ -18,7 +18,7 @@ from chaos.real_engines.engine_faults import READY_WITHIN_S
 
 from engine.serving.greedy_answers import GreedyAnswer, ask, compare
 from engine.serving.two_nodes import node_network, start_over_two_nodes, why_no_network
-from paceline.audit.statistics.greedy import NEAR_TIE_NATS
+from paceline.workbench.audit.statistics.greedy import NEAR_TIE_NATS
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(1800)]
 

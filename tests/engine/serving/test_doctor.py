@@ -25,10 +25,10 @@ from click.testing import CliRunner
 
 from engine.serving.paceline_server import READY_WITHIN_S, start
 from paceline import demo
-from paceline.bench.server_process import free_ports
 from paceline.cli import main
-from paceline.engine.launch.hardware import read_hardware
-from paceline.engine.launch.layout import LayoutSettings, choose_layout
+from paceline.foundation.servers.server_process import free_ports
+from paceline.runtime.engine.launch.hardware import read_hardware
+from paceline.runtime.engine.launch.layout import LayoutSettings, choose_layout
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(1800)]
 

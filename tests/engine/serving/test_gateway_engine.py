@@ -20,8 +20,8 @@ from clients.real_sessions import FAILING, STEPS, find_faults
 from coding_agents import CODEX_TURNS, as_chat_tool, codex_request, mcp_functions
 
 from engine.serving.vllm_server import MAX_MODEL_LEN, MODEL, VllmServer
-from paceline.gateway import GatewaySettings, Replica, serve_gateway
-from paceline.recording.reading import read_recording
+from paceline.foundation.recording.reading import read_recording
+from paceline.runtime.gateway import GatewaySettings, Replica, serve_gateway
 
 pytestmark = [
     pytest.mark.engine,

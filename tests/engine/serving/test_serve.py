@@ -123,7 +123,9 @@ def test_killing_paceline_and_its_guard_leaves_no_engine(serving: Serving) -> No
     """Without any process left to stop them, the engine's processes end by themselves."""
     processes = serving.server.descendants()
     assert any("EngineCore" in name for name in processes.values())
-    (guard,) = (pid for pid, name in processes.items() if "paceline.engine.process.guard" in name)
+    (guard,) = (
+        pid for pid, name in processes.items() if "paceline.runtime.engine.process.guard" in name
+    )
     os.kill(serving.server.process.pid, signal.SIGKILL)
     os.kill(guard, signal.SIGKILL)
     assert_gone(processes)

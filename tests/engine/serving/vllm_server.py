@@ -18,9 +18,9 @@ from typing import Any
 import httpx
 
 from paceline import demo
-from paceline.engine.launch.hardware import read_hardware
-from paceline.engine.launch.layout import LayoutSettings, choose_layout
-from paceline.governor_channel import address_of
+from paceline.foundation.servers.governor_channel import address_of
+from paceline.runtime.engine.launch.hardware import read_hardware
+from paceline.runtime.engine.launch.layout import LayoutSettings, choose_layout
 
 MODEL = "tiny"
 MAX_MODEL_LEN = 512

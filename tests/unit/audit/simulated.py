@@ -8,15 +8,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from paceline.audit.server.bodies import NEUTRAL
-from paceline.audit.server.server import Server
-from paceline.audit.server.transport import ServerError
-from paceline.mock_vllm.http.refusals import RequestRefused
-from paceline.mock_vllm.http.request_parser import parse_request
-from paceline.mock_vllm.http.response_format import render_whole
-from paceline.mock_vllm.model.answer import AnswerGenerator
-from paceline.mock_vllm.model.sampling_defect import DefectKind, SamplingDefect
-from paceline.mock_vllm.settings import MockVllmSettings
+from paceline.testing.mock_vllm.http.refusals import RequestRefused
+from paceline.testing.mock_vllm.http.request_parser import parse_request
+from paceline.testing.mock_vllm.http.response_format import render_whole
+from paceline.testing.mock_vllm.model.answer import AnswerGenerator
+from paceline.testing.mock_vllm.model.sampling_defect import DefectKind, SamplingDefect
+from paceline.testing.mock_vllm.settings import MockVllmSettings
+from paceline.workbench.audit.server.bodies import NEUTRAL
+from paceline.workbench.audit.server.server import Server
+from paceline.workbench.audit.server.transport import ServerError
 
 SETTINGS = MockVllmSettings(model="m", eos_every_tokens=0)
 

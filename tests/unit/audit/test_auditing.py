@@ -8,25 +8,25 @@ from typing import Any
 
 import pytest
 
-from paceline.audit.auditing import Audit, AuditConfig
-from paceline.audit.checks.greedy import GreedyResult, check_greedy
-from paceline.audit.checks.sampled import (
+from paceline.testing.mock_vllm.model.sampling_defect import DefectKind, SamplingDefect
+from paceline.workbench.audit.auditing import Audit, AuditConfig
+from paceline.workbench.audit.checks.greedy import GreedyResult, check_greedy
+from paceline.workbench.audit.checks.sampled import (
     FOUND_ABOVE,
     SampledCheck,
     SampledResult,
     sampling_cases,
 )
-from paceline.audit.output.document import render_document
-from paceline.audit.output.lines import render_lines
-from paceline.audit.prompts import PROMPTS, REPETITIVE
-from paceline.audit.server.server import Server
-from paceline.audit.server.truth import Truth
-from paceline.audit.statistics.evidence import Evidence
-from paceline.audit.statistics.noise import TYPICAL_NATS
-from paceline.audit.statistics.power import smallest_bias
-from paceline.audit.values import AuditError
-from paceline.audit.verdict import Verdict
-from paceline.mock_vllm.model.sampling_defect import DefectKind, SamplingDefect
+from paceline.workbench.audit.output.document import render_document
+from paceline.workbench.audit.output.lines import render_lines
+from paceline.workbench.audit.prompts import PROMPTS, REPETITIVE
+from paceline.workbench.audit.server.server import Server
+from paceline.workbench.audit.server.truth import Truth
+from paceline.workbench.audit.statistics.evidence import Evidence
+from paceline.workbench.audit.statistics.noise import TYPICAL_NATS
+from paceline.workbench.audit.statistics.power import smallest_bias
+from paceline.workbench.audit.values import AuditError
+from paceline.workbench.audit.verdict import Verdict
 from unit.audit.simulated import (
     ChangingEveryToken,
     Counting,

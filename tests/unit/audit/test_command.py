@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from paceline.audit import command
-from paceline.audit.auditing import Audit
 from paceline.cli import main
-from paceline.mock_vllm import Fault, FaultKind, MockVllm, MockVllmSettings
-from paceline.mock_vllm.model.speculation import Speculation
-from paceline.server_options import choose_other_key
+from paceline.foundation.command_line.server_options import choose_other_key
+from paceline.testing.mock_vllm import Fault, FaultKind, MockVllm, MockVllmSettings
+from paceline.testing.mock_vllm.model.speculation import Speculation
+from paceline.workbench.audit import command
+from paceline.workbench.audit.auditing import Audit
 
 SETTINGS = MockVllmSettings(
     model="m",

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from paceline.audit.auditing import Audit, AuditConfig
-from paceline.audit.known_issues import TENSORRT_STALE_DRAFT, VLLM_CPU
-from paceline.audit.output.document import render_document
-from paceline.audit.output.lines import render_lines
-from paceline.audit.server import server as server_module
-from paceline.audit.server.server import Server
-from paceline.audit.server.transport import ServerError
-from paceline.audit.verdict import Verdict
-from paceline.mock_vllm.model.sampling_defect import DefectKind, SamplingDefect
+from paceline.testing.mock_vllm.model.sampling_defect import DefectKind, SamplingDefect
+from paceline.workbench.audit.auditing import Audit, AuditConfig
+from paceline.workbench.audit.known_issues import TENSORRT_STALE_DRAFT, VLLM_CPU
+from paceline.workbench.audit.output.document import render_document
+from paceline.workbench.audit.output.lines import render_lines
+from paceline.workbench.audit.server import server as server_module
+from paceline.workbench.audit.server.server import Server
+from paceline.workbench.audit.server.transport import ServerError
+from paceline.workbench.audit.verdict import Verdict
 from unit.audit.simulated import Drafting, DyingOn, SimulatedTransport, unreachable
 
 QUICK = AuditConfig(smallest_bias=2.0, restart_seconds=0.0)

@@ -9,25 +9,25 @@ from typing import Any
 import numpy as np
 import pytest
 
-from paceline.audit.checks.acceptance import AcceptanceResult
-from paceline.audit.checks.control import ControlResult
-from paceline.audit.checks.drafting import DraftUse
-from paceline.audit.checks.features import FeatureResult, FeatureResults
-from paceline.audit.checks.greedy import GreedyResult, WrongToken
-from paceline.audit.checks.sampled import SampledResult
-from paceline.audit.known_issues import (
+from paceline.workbench.audit.checks.acceptance import AcceptanceResult
+from paceline.workbench.audit.checks.control import ControlResult
+from paceline.workbench.audit.checks.drafting import DraftUse
+from paceline.workbench.audit.checks.features import FeatureResult, FeatureResults
+from paceline.workbench.audit.checks.greedy import GreedyResult, WrongToken
+from paceline.workbench.audit.checks.sampled import SampledResult
+from paceline.workbench.audit.known_issues import (
     OPENVINO_LATE_REJECTION,
     TENSORRT_STALE_DRAFT,
     VLLM_CPU,
     known_issues,
 )
-from paceline.audit.server.server import Support
-from paceline.audit.smallest import smallest_failing_request
-from paceline.audit.statistics.bets import NAMES, Batch
-from paceline.audit.statistics.evidence import ALONG, Evidence, Observed
-from paceline.audit.statistics.greedy import Deviation
-from paceline.audit.values import Sample, SamplingCase
-from paceline.audit.verdict import Decision, Verdict, decide
+from paceline.workbench.audit.server.server import Support
+from paceline.workbench.audit.smallest import smallest_failing_request
+from paceline.workbench.audit.statistics.bets import NAMES, Batch
+from paceline.workbench.audit.statistics.evidence import ALONG, Evidence, Observed
+from paceline.workbench.audit.statistics.greedy import Deviation
+from paceline.workbench.audit.values import Sample, SamplingCase
+from paceline.workbench.audit.verdict import Decision, Verdict, decide
 
 SUPPORT = Support("m", "vllm", "0.32.0", True, 20, True, True, True, True, True)
 STALE = AcceptanceResult([2.0, 2.1, 1.9], [0.1, 0.2, 0.1])

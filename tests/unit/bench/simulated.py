@@ -17,7 +17,7 @@ from typing import Any
 
 from aiohttp import web
 
-from paceline.workloads import Prompt, SamplingSettings, build_spec
+from paceline.foundation.workloads import Prompt, SamplingSettings, build_spec
 
 
 @dataclass

@@ -8,7 +8,7 @@ import gc
 import pytest
 import uvloop
 
-from paceline.bench.client_loop import client_loop
+from paceline.foundation.load.client_loop import client_loop
 
 
 def test_garbage_collection_is_rare_inside_and_as_before_afterwards() -> None:

@@ -8,18 +8,18 @@ import importlib
 import pytest
 
 MODULES = (
-    "paceline.bench.compare.arm_settings",
-    "paceline.bench.compare.block_load",
-    "paceline.bench.compare.signed_rank",
-    "paceline.bench.governor.settings",
-    "paceline.bench.load.chunks",
-    "paceline.bench.quick.estimate",
-    "paceline.bench.quick.gain_ratio",
-    "paceline.bench.quick.levels",
-    "paceline.bench.report.axis",
-    "paceline.bench.report.text",
-    "paceline.cost.arithmetic",
-    "paceline.cost.report",
+    "paceline.workbench.bench.compare.arm_settings",
+    "paceline.workbench.bench.compare.block_load",
+    "paceline.foundation.results.signed_rank",
+    "paceline.foundation.servers.governor.settings",
+    "paceline.foundation.load.chunks",
+    "paceline.workbench.bench.quick.estimate",
+    "paceline.workbench.bench.quick.gain_ratio",
+    "paceline.workbench.bench.quick.levels",
+    "paceline.workbench.bench.report.axis",
+    "paceline.foundation.results.text",
+    "paceline.workbench.cost.arithmetic",
+    "paceline.workbench.cost.report",
 )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from paceline.bench.interruption import cancelled_by_signals
+from paceline.foundation.command_line.interruption import cancelled_by_signals
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from paceline.bench.server_process import free_ports, running
-from paceline.bench.trace.started_server import started_server
+from paceline.foundation.servers.server_process import free_ports, running
+from paceline.workbench.bench.trace.started_server import started_server
 
 SERVER = """\
 import http.server, os, pathlib, signal, sys

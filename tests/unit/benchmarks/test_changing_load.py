@@ -22,7 +22,7 @@ from benchmarks.changing_load import (
     num_failed,
     phases,
 )
-from paceline.mock_vllm import MockVllm, MockVllmSettings
+from paceline.testing.mock_vllm import MockVllm, MockVllmSettings
 from unit.bench.trace.virtual_time import clocks_of_the_event_loop
 
 __all__ = ["clocks_of_the_event_loop"]

@@ -14,7 +14,7 @@ import pytest
 from benchmarks import draft_swap as module
 from benchmarks import results_file
 from benchmarks.results_file import read_result
-from paceline.bench.results.source_state import SourceState
+from paceline.foundation.results.source_state import SourceState
 
 
 @pytest.fixture

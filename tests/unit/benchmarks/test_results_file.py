@@ -18,7 +18,7 @@ from benchmarks.results_file import (
     render_result,
     sibling,
 )
-from paceline.bench.results.source_state import SourceState
+from paceline.foundation.results.source_state import SourceState
 
 DOCUMENT = {
     "schema_version": 1,

@@ -19,7 +19,7 @@ from benchmarks.strangers_path import (
     judge,
     refuse_taken_port,
 )
-from paceline.mock_vllm import MockVllm, MockVllmSettings
+from paceline.testing.mock_vllm import MockVllm, MockVllmSettings
 
 TOKEN = 'data: {"choices": [{"delta": {"content": "def"}}]}'
 ROLE = 'data: {"choices": [{"delta": {"role": "assistant", "content": ""}}]}'

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.validate_bundled import suits
-from paceline.validate.fault_injection import FAULTS
+from paceline.testing.fault_injection import FAULTS
 
 
 def test_faults_are_left_out_that_need_what_the_deployment_lacks() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.validate_faults import is_anything_wrong, kinds_of, summarise
-from paceline.validate.fault_injection import FAULTS
+from paceline.testing.fault_injection import FAULTS
 
 
 def test_faults_of_any_server_are_also_injected_before_the_gateway() -> None:

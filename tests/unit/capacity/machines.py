@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.capacity.hardware import Hardware, Link, Overheads
+from paceline.foundation.capacity.hardware import Hardware, Link, Overheads
 
 NO_OVERHEADS = Overheads(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 

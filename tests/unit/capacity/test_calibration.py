@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from paceline.capacity.calibration import MeasuredSteps, fit_hardware
-from paceline.capacity.hardware import Hardware, Overheads
-from paceline.capacity.model.hf_config import read_model_config
-from paceline.capacity.model.weight_format import WeightFormat
-from paceline.capacity.step_time import StepTime, model_time
+from paceline.foundation.capacity.calibration import MeasuredSteps, fit_hardware
+from paceline.foundation.capacity.hardware import Hardware, Overheads
+from paceline.foundation.capacity.model.hf_config import read_model_config
+from paceline.foundation.capacity.model.weight_format import WeightFormat
+from paceline.foundation.capacity.step_time import StepTime, model_time
 from unit.capacity.machines import GPU
 from unit.capacity.model.configs import LLAMA
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.capacity.cost import (
+from paceline.foundation.capacity.cost import (
     Payback,
     monthly_usd,
     usd_per_million_of_load,

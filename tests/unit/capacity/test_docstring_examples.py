@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-import paceline.capacity
+import paceline.foundation.capacity
 
-ROOT = Path(paceline.capacity.__file__).parent
+ROOT = Path(paceline.foundation.capacity.__file__).parent
 MODULES = sorted(
-    ".".join(("paceline.capacity", *file.relative_to(ROOT).with_suffix("").parts))
+    ".".join(("paceline.foundation.capacity", *file.relative_to(ROOT).with_suffix("").parts))
     for file in ROOT.rglob("*.py")
     if ">>> " in file.read_text()
 )
 
 
 def test_examples_are_found() -> None:
-    assert "paceline.capacity.queueing" in MODULES
+    assert "paceline.foundation.capacity.queueing" in MODULES
     assert len(MODULES) >= 7
 
 

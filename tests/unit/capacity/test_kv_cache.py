@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.capacity.kv_cache import cpu_kv_cache_bytes
+from paceline.foundation.capacity.kv_cache import cpu_kv_cache_bytes
 
 GIB = 1024**3
 

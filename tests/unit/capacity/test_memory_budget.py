@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.capacity.memory_budget import MemoryBudget, activation_bytes, runtime_bytes
-from paceline.capacity.model.hf_config import read_model_config
-from paceline.capacity.model.weight_format import WeightFormat
-from paceline.capacity.model.weights import weight_bytes
-from paceline.plan.sources.catalogue import load_catalogue
+from paceline.foundation.capacity.memory_budget import MemoryBudget, activation_bytes, runtime_bytes
+from paceline.foundation.capacity.model.hf_config import read_model_config
+from paceline.foundation.capacity.model.weight_format import WeightFormat
+from paceline.foundation.capacity.model.weights import weight_bytes
+from paceline.foundation.planning.sources.catalogue import load_catalogue
 from unit.capacity.model.configs import DEEPSEEK, LLAMA
 
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from paceline.capacity.prompt_queue import (
+from paceline.foundation.capacity.prompt_queue import (
     NO_WAIT,
     PromptQueue,
     PromptWait,

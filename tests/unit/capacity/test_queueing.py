@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from paceline.capacity.queueing import erlang_c, request_probabilities, wait_quantile_s
+from paceline.foundation.capacity.queueing import erlang_c, request_probabilities, wait_quantile_s
 
 
 def test_one_slot_is_busy_as_often_as_it_is_loaded() -> None:

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from paceline.capacity import roofline
-from paceline.capacity.roofline import HardwareFigures, ModelFigures, forward_pass_s
+from paceline.foundation.capacity import roofline
+from paceline.foundation.capacity.roofline import HardwareFigures, ModelFigures, forward_pass_s
 
 MODEL = ModelFigures(params=1e9, num_layers=10, hidden_size=1000, kv_bytes_per_token=1e4)
 HARDWARE = HardwareFigures(

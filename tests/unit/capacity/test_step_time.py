@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from paceline.capacity.hardware import Hardware, Overheads
-from paceline.capacity.model.hf_config import read_model_config
-from paceline.capacity.model.kv_layout import kv_layers
-from paceline.capacity.model.weight_format import WeightFormat, named_format
-from paceline.capacity.step_time import ModelTime, StepTime, model_time
-from paceline.plan.sources.catalogue import load_catalogue
+from paceline.foundation.capacity.hardware import Hardware, Overheads
+from paceline.foundation.capacity.model.hf_config import read_model_config
+from paceline.foundation.capacity.model.kv_layout import kv_layers
+from paceline.foundation.capacity.model.weight_format import WeightFormat, named_format
+from paceline.foundation.capacity.step_time import ModelTime, StepTime, model_time
+from paceline.foundation.planning.sources.catalogue import load_catalogue
 from unit.capacity.machines import GPU
 from unit.capacity.model.configs import LLAMA
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.compatibility.cpu_formats import choose_cpu_dtype
+from paceline.foundation.compatibility.cpu_formats import choose_cpu_dtype
 
 
 @pytest.mark.parametrize(

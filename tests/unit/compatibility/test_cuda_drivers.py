@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.compatibility.cuda_drivers import can_run, oldest_driver, parse_cuda_version
+from paceline.foundation.compatibility.cuda_drivers import (
+    can_run,
+    oldest_driver,
+    parse_cuda_version,
+)
 
 
 @pytest.mark.parametrize(

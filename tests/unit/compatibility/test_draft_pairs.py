@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.compatibility.draft_pairs import draft_pairs, find_draft_pair
+from paceline.foundation.compatibility.draft_pairs import draft_pairs, find_draft_pair
 
 
 @pytest.mark.parametrize(

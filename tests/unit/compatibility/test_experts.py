@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from paceline.compatibility.experts import has_experts
+from paceline.foundation.compatibility.experts import has_experts
 
 
 @pytest.mark.parametrize(

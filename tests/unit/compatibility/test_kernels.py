@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.compatibility.kernels import why_unexpected, why_without_effect
+from paceline.foundation.compatibility.kernels import why_unexpected, why_without_effect
 
 PLAIN = {"UnquantizedLinearMethod": 24}
 INT8 = {"CPUInt8ScaledMMLinearKernel (oneDNN)": 24}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.compatibility.length_table import (
+from paceline.foundation.compatibility.length_table import (
     is_length_table,
     lengths_to_name,
     render_length_table,

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.compatibility.hardware_classes import (
+from paceline.foundation.compatibility.hardware_classes import (
     DESCRIPTIONS,
     HARDWARE_CLASSES,
     HardwareClass,
     class_of_cpu,
     class_of_gpu,
 )
-from paceline.compatibility.number_formats import Evidence, FormatRow, format_rows, judge_format
+from paceline.foundation.compatibility.number_formats import (
+    Evidence,
+    FormatRow,
+    format_rows,
+    judge_format,
+)
 
 
 def test_every_cell_of_the_table_has_one_row() -> None:

@@ -8,13 +8,17 @@ from typing import Any
 
 import pytest
 
-from paceline.compatibility.quantization_config import (
+from paceline.foundation.compatibility.quantization_config import (
     UnreadableModelFile,
     find_quantization,
     kv_cache_format,
 )
-from paceline.compatibility.stored_formats import UNKNOWN, stored_format
-from paceline.compatibility.weight_files import BrokenIndex, loaded_bytes, loaded_safetensors
+from paceline.foundation.compatibility.stored_formats import UNKNOWN, stored_format
+from paceline.foundation.compatibility.weight_files import (
+    BrokenIndex,
+    loaded_bytes,
+    loaded_safetensors,
+)
 
 
 def write(folder: Path, name: str, content: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from paceline.compatibility.reference import render_page
+from paceline.foundation.compatibility.reference import render_page
 
 
 def test_the_page_is_current() -> None:

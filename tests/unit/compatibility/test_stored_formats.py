@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from paceline.compatibility.stored_formats import stored_format
+from paceline.foundation.compatibility.stored_formats import stored_format
 
 
 def compressed(bits: int, kind: str, strategy: str, input_bits: int | None) -> dict[str, Any]:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from paceline.compatibility.vllm_defects import CPU_DEFECTS, CpuDefect, cpu_defects
-from paceline.compatibility.vllm_releases import SUPPORTED
+from paceline.foundation.compatibility.vllm_defects import CPU_DEFECTS, CpuDefect, cpu_defects
+from paceline.foundation.compatibility.vllm_releases import SUPPORTED
 
 PAGE = (Path(__file__).parents[3] / "docs" / "vllm-hooks.md").read_text(encoding="utf-8")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from paceline.compatibility.vllm_releases import INSTALLED, SUPPORTED, judge_release
+from paceline.foundation.compatibility.vllm_releases import INSTALLED, SUPPORTED, judge_release
 
 ROOT = Path(__file__).parents[3]
 

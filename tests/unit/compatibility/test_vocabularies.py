@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.compatibility.vocabularies import VocabularyFit, compare_vocabularies
+from paceline.foundation.compatibility.vocabularies import VocabularyFit, compare_vocabularies
 
 
 def numbered(*tokens: str) -> dict[str, int]:

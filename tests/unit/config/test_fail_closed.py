@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from paceline.config import ConfigError, Settings, load_settings, sources
+from paceline.runtime.config import ConfigError, Settings, load_settings, sources
 
 
 @pytest.fixture(autouse=True)

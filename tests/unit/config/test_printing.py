@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from paceline.config import load_settings
-from paceline.config.printing import render_settings
-from paceline.config.sources import SETTING_KEYS
+from paceline.runtime.config import load_settings
+from paceline.runtime.config.printing import render_settings
+from paceline.runtime.config.sources import SETTING_KEYS
 
 
 def test_the_printed_settings_can_be_used_as_the_file(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ from click.testing import CliRunner
 from pydantic.fields import FieldInfo
 
 from paceline.cli import main
-from paceline.config.protection import PROTECTS
-from paceline.config.protection_page import (
+from paceline.runtime.config.protection import PROTECTS
+from paceline.runtime.config.protection_page import (
     BEGIN,
     END,
     FLAGS,
@@ -27,8 +27,8 @@ from paceline.config.protection_page import (
     sources_of,
     with_table,
 )
-from paceline.config.sources import SETTING_KEYS, variable_of
-from paceline.config.tree import ReplicaSettings
+from paceline.runtime.config.sources import SETTING_KEYS, variable_of
+from paceline.runtime.config.tree import ReplicaSettings
 
 PAGE = Path(__file__).parents[3] / "docs" / "security.md"
 

@@ -9,10 +9,16 @@ import pytest
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from paceline.config import ConfigError, DialectName, ReplicaSettings, Settings, load_settings
-from paceline.config.sources import SETTING_KEYS
-from paceline.gateway.fleet.dialects import DIALECTS
-from paceline.policy_registry import policy_names
+from paceline.runtime.config import (
+    ConfigError,
+    DialectName,
+    ReplicaSettings,
+    Settings,
+    load_settings,
+)
+from paceline.runtime.config.sources import SETTING_KEYS
+from paceline.runtime.gateway.fleet.dialects import DIALECTS
+from paceline.runtime.policy_registry import policy_names
 
 PORT = ("server", "port")
 

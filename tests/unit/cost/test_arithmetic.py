@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from paceline.cost.arithmetic import MeasuredRates, monthly_cost, savings, token_prices
+from paceline.workbench.cost.arithmetic import MeasuredRates, monthly_cost, savings, token_prices
 
 RATES = MeasuredRates(output_tokens_per_s=2000, total_tokens_per_s=5000, requests_per_s=10)
 

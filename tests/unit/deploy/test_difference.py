@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from paceline.deploy.difference import compare, resources_of
+from paceline.operations.deploy.difference import compare, resources_of
 from unit.deploy.rendering import run_deploy
 
 

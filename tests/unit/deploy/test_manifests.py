@@ -15,8 +15,8 @@ import jsonschema
 import pytest
 import yaml
 
-from paceline.config.tree import Settings
-from paceline.gateway.metrics.metrics import GatewayMetrics
+from paceline.runtime.config.tree import Settings
+from paceline.runtime.gateway.metrics.metrics import GatewayMetrics
 from unit.deploy.rendering import TIERS, documents, of_kind, pods, render
 
 _SCHEMAS = Path(__file__).parent / "schemas"

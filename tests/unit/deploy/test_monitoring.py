@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from paceline.deploy.bundle import MonitoringFiles, render_bundle
-from paceline.deploy.tiers import GPU_NODES, find_tier
-from paceline.deploy.values import DeployError, Deployment, Monitoring, Pool
+from paceline.operations.deploy.bundle import MonitoringFiles, render_bundle
+from paceline.operations.deploy.tiers import GPU_NODES, find_tier
+from paceline.operations.deploy.values import DeployError, Deployment, Monitoring, Pool
 from unit.deploy.rendering import of_kind, render
 
 _RULES = "groups:\n- name: speculation\n  rules:\n  - alert: Low\n    expr: up == 0\n"

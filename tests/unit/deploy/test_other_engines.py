@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from paceline.config.sources import load_settings
-from paceline.gateway.fleet.dialects import DIALECTS
+from paceline.runtime.config.sources import load_settings
+from paceline.runtime.gateway.fleet.dialects import DIALECTS
 from unit.deploy.rendering import of_kind, render
 from unit.deploy.test_manifests import rendered
 

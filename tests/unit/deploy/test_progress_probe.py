@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from paceline.deploy.progress_probe import Progress, Reading, judge, main, read_metrics
+from paceline.operations.deploy.progress_probe import Progress, Reading, judge, main, read_metrics
 
 _PAGE = """\
 # HELP vllm:num_requests_running Number of requests in model execution batches.

@@ -17,8 +17,8 @@ import jsonschema
 import pytest
 import yaml
 
-from paceline.config.tree import ServerSettings
-from paceline.deploy.resources.pods import CACHE_FOLDER, USER_ID
+from paceline.operations.deploy.resources.pods import CACHE_FOLDER, USER_ID
+from paceline.runtime.config.tree import ServerSettings
 
 _ROOT = Path(__file__).parents[3]
 _FOLDER = _ROOT / "deploy"

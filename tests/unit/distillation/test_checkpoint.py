@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from paceline.distillation.checkpoint import load_state, save_state
+from paceline.foundation.distillation.checkpoint import load_state, save_state
 
 
 def test_a_saved_state_is_read_back(tmp_path: Path) -> None:

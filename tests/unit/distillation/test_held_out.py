@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.distillation.held_out import is_held_out
+from paceline.foundation.distillation.held_out import is_held_out
 
 
 def test_the_share_is_held_out_and_no_share_or_all_of_it_is_possible() -> None:

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from paceline.distillation.losses import forward_kl, total_variation
+from paceline.foundation.distillation.losses import forward_kl, total_variation
 
 TARGET = torch.tensor([[0.5, 0.3, 0.2]]).log()
 DRAFT = torch.tensor([[0.25, 0.25, 0.5]]).log()

@@ -5,7 +5,12 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from paceline.distillation.optimizer import ADAM_RATE, MUON_RATE, build_optimizers, descend
+from paceline.foundation.distillation.optimizer import (
+    ADAM_RATE,
+    MUON_RATE,
+    build_optimizers,
+    descend,
+)
 
 
 class _Model(nn.Module):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.distillation.rates import WARM_UP_STEPS, rate_factor
+from paceline.foundation.distillation.rates import WARM_UP_STEPS, rate_factor
 
 
 def test_the_rate_warms_up_stays_and_decays() -> None:

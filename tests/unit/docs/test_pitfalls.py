@@ -7,8 +7,8 @@ import re
 import pytest
 from documented_commands.pages import PROJECT
 
-from paceline.config.tree import Settings
-from paceline.doctor.checks import CHECKS
+from paceline.operations.doctor.checks import CHECKS
+from paceline.runtime.config.tree import Settings
 
 TEXT = (PROJECT / "docs" / "pitfalls.md").read_text(encoding="utf-8")
 IDS = frozenset(finding for check in CHECKS for finding in check.finding_ids)

@@ -10,8 +10,8 @@ import pytest
 import yaml
 from documented_commands.pages import PAGES, PROJECT, blocks_of
 
-from paceline.config import ConfigError, load_settings
-from paceline.config.tree import Settings
+from paceline.runtime.config import ConfigError, load_settings
+from paceline.runtime.config.tree import Settings
 
 
 def _settings_of(page: Path) -> list[tuple[int, str]]:

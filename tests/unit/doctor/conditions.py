@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from paceline.doctor.readings.local_cpu import LocalCpu
-from paceline.doctor.readings.monitors import Monitor, MonitorFile
-from paceline.doctor.readings.observation import Observation
+from paceline.operations.doctor.readings.local_cpu import LocalCpu
+from paceline.operations.doctor.readings.monitors import Monitor, MonitorFile
+from paceline.operations.doctor.readings.observation import Observation
 from unit.doctor.checks.test_log import HEALTHY, LINES
 from unit.doctor.checks.test_speculation import HARD_TEXT
 from unit.doctor.gateways import CHANGES, observe_gateway, probed

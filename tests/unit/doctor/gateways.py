@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from paceline.doctor.readings.monitors import MonitorFile
-from paceline.doctor.readings.observation import Observation, Reading
-from paceline.doctor.readings.probe_result import MeasuredGain, ProbeResult
-from paceline.metrics_page import parse_page
+from paceline.foundation.servers.metrics_page import parse_page
+from paceline.operations.doctor.readings.monitors import MonitorFile
+from paceline.operations.doctor.readings.observation import Observation, Reading
+from paceline.operations.doctor.readings.probe_result import MeasuredGain, ProbeResult
 
 HEALTHY_REPLICA = {
     "paceline_replica_state": 2,

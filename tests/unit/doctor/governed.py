@@ -12,8 +12,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from yarl import URL
 
-from paceline.doctor.diagnosing import DoctorConfig
-from paceline.doctor.probing.settings import ProbeSettings
+from paceline.operations.doctor.diagnosing import DoctorConfig
+from paceline.operations.doctor.probing.settings import ProbeSettings
 from unit.bench.governor.governed_server import GovernedServer
 from unit.doctor.gateways import page
 

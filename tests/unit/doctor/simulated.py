@@ -11,12 +11,12 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from paceline.config.tree import DEFAULT_MAX_PAUSE_MS
-from paceline.doctor.readings.local_cpu import LocalCpu
-from paceline.doctor.readings.monitors import MonitorFile
-from paceline.doctor.readings.observation import Observation, Reading
-from paceline.doctor.readings.probe_result import ProbeResult
-from paceline.metrics_page import parse_page
+from paceline.foundation.servers.metrics_page import parse_page
+from paceline.operations.doctor.readings.local_cpu import LocalCpu
+from paceline.operations.doctor.readings.monitors import MonitorFile
+from paceline.operations.doctor.readings.observation import Observation, Reading
+from paceline.operations.doctor.readings.probe_result import ProbeResult
+from paceline.runtime.config.tree import DEFAULT_MAX_PAUSE_MS
 
 _STEP_BOUNDS = (
     "0.01", "0.025", "0.05", "0.075", "0.1", "0.15", "0.2", "0.3", "0.4", "0.5", "0.75", "1.0",

@@ -18,8 +18,8 @@ from click.testing import CliRunner, Result
 from polling import wait_until
 
 from paceline.cli import main
-from paceline.doctor.observing.server import MAX_PAGE_BYTES
-from paceline.mock_vllm import spawn_mock_vllm
+from paceline.operations.doctor.observing.server import MAX_PAGE_BYTES
+from paceline.testing.mock_vllm import spawn_mock_vllm
 from unit.doctor.answering import Answers, answering
 from unit.doctor.simulated import SimulatedEngine
 

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from paceline.config.tree import Settings
-from paceline.doctor.checks import CHECKS, judge, judge_log_only
-from paceline.doctor.output.lines import render_cost
-from paceline.doctor.values import (
+from paceline.operations.doctor.checks import CHECKS, judge, judge_log_only
+from paceline.operations.doctor.output.lines import render_cost
+from paceline.operations.doctor.values import (
     Basis,
     Cost,
     CostUnit,
@@ -22,6 +21,7 @@ from paceline.doctor.values import (
     order_by_cost,
     unknown_cost,
 )
+from paceline.runtime.config.tree import Settings
 from unit.doctor.gateways import observe_gateway, probed
 from unit.doctor.simulated import SimulatedEngine, observe_vllm
 

@@ -8,16 +8,16 @@ import importlib
 import pytest
 
 MODULES = (
-    "paceline.doctor.checks.latency.prefill_stalls",
-    "paceline.doctor.estimates.gain",
-    "paceline.doctor.estimates.money",
-    "paceline.doctor.estimates.student",
-    "paceline.doctor.output.lines",
-    "paceline.doctor.probing.load",
-    "paceline.doctor.probing.streams",
-    "paceline.metrics_histogram",
-    "paceline.doctor.readings.local_cpu",
-    "paceline.metrics_page",
+    "paceline.operations.doctor.checks.latency.prefill_stalls",
+    "paceline.operations.doctor.estimates.gain",
+    "paceline.operations.doctor.estimates.money",
+    "paceline.operations.doctor.estimates.student",
+    "paceline.operations.doctor.output.lines",
+    "paceline.operations.doctor.probing.load",
+    "paceline.operations.doctor.probing.streams",
+    "paceline.foundation.servers.metrics_histogram",
+    "paceline.operations.doctor.readings.local_cpu",
+    "paceline.foundation.servers.metrics_page",
 )
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.doctor.checks import CHECKS, judge
-from paceline.doctor.values import CostUnit
+from paceline.operations.doctor.checks import CHECKS, judge
+from paceline.operations.doctor.values import CostUnit
 from unit.doctor.conditions import CONDITIONS
 
 SYMPTOMS = {

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from paceline.draft import models
+from paceline.foundation.models import models
 from unit.draft.tiny_models import write_model, write_prompts
 
 

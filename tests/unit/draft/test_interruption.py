@@ -6,8 +6,8 @@ import signal
 
 import pytest
 
-from paceline.draft.interruption import stop_on_signals
-from paceline.draft.values import Interrupted
+from paceline.foundation.models.interruption import stop_on_signals
+from paceline.foundation.models.values import Interrupted
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

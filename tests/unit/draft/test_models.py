@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from paceline.draft.models import (
+from paceline.foundation.models.models import (
     check_same_tokens,
     choose_device,
     find_folder,
@@ -18,7 +18,7 @@ from paceline.draft.models import (
     num_parameters,
     stop_token_ids,
 )
-from paceline.draft.values import DraftError
+from paceline.foundation.models.values import DraftError
 from unit.draft.conftest import TinyPair
 from unit.draft.tiny_models import END_ID, write_tokenizer
 

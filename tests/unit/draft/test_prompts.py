@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from paceline.draft.models import load_tokenizer
-from paceline.draft.prompts import PromptSet, read_prompts
-from paceline.draft.values import DraftError
+from paceline.foundation.models.models import load_tokenizer
+from paceline.foundation.models.prompts import PromptSet, read_prompts
+from paceline.foundation.models.values import DraftError
 from unit.draft.conftest import TinyPair
 from unit.draft.tiny_models import write_prompts
 

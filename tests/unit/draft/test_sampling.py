@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from paceline.draft.sampling import draft_probs, draw_tokens, target_probs
-from paceline.draft.values import Sampling
+from paceline.foundation.models.sampling import draft_probs, draw_tokens, target_probs
+from paceline.foundation.models.values import Sampling
 
 LOGITS = torch.tensor([[0.4, 0.3, 0.2, 0.1]]).log()
 

@@ -10,10 +10,10 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from paceline.draft import swap_command
-from paceline.draft.command import draft
-from paceline.draft.swap_command import progress_lines
-from paceline.draft.training import FILE_NAME
+from paceline.workbench.draft import swap_command
+from paceline.workbench.draft.command import draft
+from paceline.workbench.draft.swap_command import progress_lines
+from paceline.workbench.draft.training import FILE_NAME
 
 
 def state(kind: str, *phases: str, reason: str | None = None) -> dict[str, Any]:

@@ -14,9 +14,9 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
-from paceline.engine.governor_page import GovernorPage
-from paceline.governor_metrics import state_of
-from paceline.metrics_page import parse_page
+from paceline.foundation.servers.governor_metrics import state_of
+from paceline.foundation.servers.metrics_page import parse_page
+from paceline.runtime.engine.governor_page import GovernorPage
 
 STATE: dict[str, Any] = {
     "policy": "goodput",
@@ -59,7 +59,7 @@ def test_a_governor_that_does_not_answer_keeps_its_counters() -> None:
 
 _PROCESS = """
 import json, sys
-from paceline.engine.governor_page import GovernorPage
+from paceline.runtime.engine.governor_page import GovernorPage
 page = GovernorPage()
 for state in json.loads(sys.argv[1]):
     page.show(state)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from paceline.engine.model_revision import revision_of_folder
+from paceline.runtime.engine.model_revision import revision_of_folder
 
 NUM_BYTES = 100_000
 

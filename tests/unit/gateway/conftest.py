@@ -14,8 +14,8 @@ import pytest_asyncio
 import uvloop
 from polling import until
 
-from paceline.gateway import GatewaySettings, Replica, RunningGateway, serve_gateway
-from paceline.gateway.settings import FailureSettings, FleetSettings
+from paceline.runtime.gateway import GatewaySettings, Replica, RunningGateway, serve_gateway
+from paceline.runtime.gateway.settings import FailureSettings, FleetSettings
 from unit.gateway.fake_engine import MODEL, FakeEngine
 
 SETTINGS = GatewaySettings(

@@ -9,8 +9,8 @@ from typing import Any
 
 import httpx
 
-from paceline.gateway import FleetSettings, ReplicaEntry, RunningGateway, serve_gateway
-from paceline.gateway.settings import FailureSettings
+from paceline.runtime.gateway import FleetSettings, ReplicaEntry, RunningGateway, serve_gateway
+from paceline.runtime.gateway.settings import FailureSettings
 from unit.gateway.conftest import SETTINGS, FixedReplicas, until
 
 CHAT = "/v1/chat/completions"

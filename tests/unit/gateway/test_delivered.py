@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.gateway.delivered import AnswerPart, ChunkHead, DeliveredAnswer, TokenDelta
-from paceline.gateway.usage import Usage
+from paceline.runtime.gateway.delivered import AnswerPart, ChunkHead, DeliveredAnswer, TokenDelta
+from paceline.runtime.gateway.usage import Usage
 
 HEAD = ChunkHead("cmpl-1", 17, "m")
 

@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-import paceline.gateway
+import paceline.runtime.gateway
 
-ROOT = Path(paceline.gateway.__file__).parent
+ROOT = Path(paceline.runtime.gateway.__file__).parent
 MODULES = sorted(
-    ".".join(("paceline.gateway", *file.relative_to(ROOT).with_suffix("").parts))
+    ".".join(("paceline.runtime.gateway", *file.relative_to(ROOT).with_suffix("").parts))
     for file in ROOT.rglob("*.py")
     if ">>> " in file.read_text()
 )
 
 
 def test_examples_are_found() -> None:
-    assert "paceline.gateway.sliding_sum" in MODULES
+    assert "paceline.runtime.gateway.sliding_sum" in MODULES
     assert len(MODULES) >= 6
 
 

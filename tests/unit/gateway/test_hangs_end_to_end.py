@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import httpx
 
-from paceline.gateway import Replica, serve_gateway
-from paceline.gateway.settings import FailureSettings
-from paceline.mock_vllm import Fault, FaultKind, MockVllm, MockVllmSettings
+from paceline.runtime.gateway import Replica, serve_gateway
+from paceline.runtime.gateway.settings import FailureSettings
+from paceline.testing.mock_vllm import Fault, FaultKind, MockVllm, MockVllmSettings
 from unit.gateway.conftest import SETTINGS, FixedReplicas, until
 
 MODEL = "known"

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 import httpx
 import pytest
 
-from paceline.gateway import ReplicaEntry, hops
-from paceline.gateway.hops import HOPS_HEADER, add_hop, hops_of, new_gateway_id
+from paceline.runtime.gateway import ReplicaEntry, hops
+from paceline.runtime.gateway.hops import HOPS_HEADER, add_hop, hops_of, new_gateway_id
 from unit.gateway.conftest import chat, until
 from unit.gateway.fake_engine import MODEL
 from unit.gateway.fleet.fake_remote import FakeRemote

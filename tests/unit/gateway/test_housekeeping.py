@@ -9,15 +9,15 @@ from dataclasses import replace
 
 import pytest
 
-from paceline.gateway.housekeeping import Housekeeping
-from paceline.gateway.http.byte_budget import ByteBudget
-from paceline.gateway.outcomes import Outcome
-from paceline.gateway.proxy.lease import LeaseTable
-from paceline.gateway.proxy.upstream import Upstreams
-from paceline.gateway.replicas import Replica
-from paceline.gateway.routing.breaker import Breakers
-from paceline.gateway.routing.stream_progress import ProgressWatch
-from paceline.gateway.settings import FailureSettings
+from paceline.runtime.gateway.housekeeping import Housekeeping
+from paceline.runtime.gateway.http.byte_budget import ByteBudget
+from paceline.runtime.gateway.outcomes import Outcome
+from paceline.runtime.gateway.proxy.lease import LeaseTable
+from paceline.runtime.gateway.proxy.upstream import Upstreams
+from paceline.runtime.gateway.replicas import Replica
+from paceline.runtime.gateway.routing.breaker import Breakers
+from paceline.runtime.gateway.routing.stream_progress import ProgressWatch
+from paceline.runtime.gateway.settings import FailureSettings
 from unit.gateway.conftest import SETTINGS, FixedReplicas, until
 
 R0 = Replica("r0", "/run/r0.sock", "tiny", "ready", max_model_len=100)
@@ -45,7 +45,7 @@ async def test_a_replica_that_restarted_gets_a_new_breaker_and_one_that_left_is_
 async def test_a_round_that_fails_is_logged_and_the_next_one_runs(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("paceline.gateway.housekeeping.HOUSEKEEPING_PERIOD_S", 0.001)
+    monkeypatch.setattr("paceline.runtime.gateway.housekeeping.HOUSEKEEPING_PERIOD_S", 0.001)
     leases, source = LeaseTable(Breakers(FailureSettings()), ProgressWatch()), FailingOnce([R0])
     housekeeping = Housekeeping(source, leases, Upstreams(SETTINGS), ByteBudget(2**40))
     running = asyncio.create_task(housekeeping.run())
@@ -60,7 +60,7 @@ def test_memory_is_returned_once_after_a_decline_that_lasts(
 ) -> None:
     returned: list[str] = []
     monkeypatch.setattr(
-        "paceline.gateway.housekeeping.return_freed_memory", lambda: returned.append("all")
+        "paceline.runtime.gateway.housekeeping.return_freed_memory", lambda: returned.append("all")
     )
     budget = ByteBudget(2**40)
     leases, source = LeaseTable(Breakers(FailureSettings()), ProgressWatch()), FixedReplicas([R0])

@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from paceline.gateway.fleet.prober import ReplicaProbeNotSent
-from paceline.gateway.hung_replicas import Activity, HungReplicas, is_hung
-from paceline.gateway.replicas import Replica
-from paceline.gateway.routing.stall_detection import Silence, StallLimits
-from paceline.gateway.routing.stream_progress import ProgressReport, ReplicaProgress
+from paceline.runtime.gateway.fleet.prober import ReplicaProbeNotSent
+from paceline.runtime.gateway.hung_replicas import Activity, HungReplicas, is_hung
+from paceline.runtime.gateway.replicas import Replica
+from paceline.runtime.gateway.routing.stall_detection import Silence, StallLimits
+from paceline.runtime.gateway.routing.stream_progress import ProgressReport, ReplicaProgress
 from unit.gateway.conftest import FixedReplicas
 
 R0 = Replica("r0", "/run/r0.sock", "tiny", "ready")

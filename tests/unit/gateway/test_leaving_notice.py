@@ -13,9 +13,9 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from paceline.abstract_sockets import list_paths
-from paceline.gateway import GatewaySettings, leaving_notice
-from paceline.gateway.leaving_notice import (
+from paceline.foundation.machine.abstract_sockets import list_paths
+from paceline.runtime.gateway import GatewaySettings, leaving_notice
+from paceline.runtime.gateway.leaving_notice import (
     LeavingNotice,
     Notice,
     PortAddress,
@@ -146,7 +146,7 @@ def test_a_notice_of_the_same_pid_in_another_container_is_read(port: int) -> Non
 
 _ANNOUNCE = """
 import asyncio, sys
-from paceline.gateway.leaving_notice import LeavingNotice, PortAddress
+from paceline.runtime.gateway.leaving_notice import LeavingNotice, PortAddress
 async def announce():
     LeavingNotice([PortAddress("0.0.0.0", int(sys.argv[1]))]).announce()
     print("announced", flush=True)

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from paceline.gateway.own_limits import descriptors_needed, explain_shortage, is_own_limit
-from paceline.gateway.settings import (
+from paceline.runtime.gateway.own_limits import descriptors_needed, explain_shortage, is_own_limit
+from paceline.runtime.gateway.settings import (
     AdmissionSettings,
     FleetSettings,
     GatewaySettings,
@@ -38,7 +38,7 @@ def test_the_soft_limit_is_raised_to_the_hard_one() -> None:
     program = """
 import resource
 resource.setrlimit(resource.RLIMIT_NOFILE, (200, 300))
-from paceline.gateway.own_limits import raise_descriptor_limit
+from paceline.runtime.gateway.own_limits import raise_descriptor_limit
 assert raise_descriptor_limit() == 300, raise_descriptor_limit()
 assert resource.getrlimit(resource.RLIMIT_NOFILE) == (300, 300)
 assert raise_descriptor_limit() == 300

@@ -12,9 +12,9 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from paceline.gateway import own_limits, server
-from paceline.gateway.http.listening import PortTaken, bind
-from paceline.gateway.probe_port import MAX_PROBE_CONNECTIONS
+from paceline.runtime.gateway import own_limits, server
+from paceline.runtime.gateway.http.listening import PortTaken, bind
+from paceline.runtime.gateway.probe_port import MAX_PROBE_CONNECTIONS
 from unit.gateway.conftest import SETTINGS, FixedReplicas, Serve, Served, chat, until
 
 PROBE = {"probe_port": 0}
@@ -80,7 +80,7 @@ async def test_clients_do_not_use_up_the_descriptors_of_the_process(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As if the process might open 300: beyond 256, three eighths are for the data port."""
-    for module in (own_limits, server, "paceline.gateway.data_port"):
+    for module in (own_limits, server, "paceline.runtime.gateway.data_port"):
         name = module if isinstance(module, str) else module.__name__
         monkeypatch.setattr(f"{name}.descriptor_limit", lambda: 300)
     async with serve(**PROBE) as served, probing(served) as probe:

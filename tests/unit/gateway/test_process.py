@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from paceline.gateway.process import OneLineFormatter
+from paceline.runtime.gateway.process import OneLineFormatter
 
 FORMATTER = OneLineFormatter("paceline: %(levelname)s: %(message)s")
 
@@ -45,7 +45,7 @@ def test_freed_memory_below_a_block_in_use_is_returned() -> None:
     """In a process of its own: what other tests have left in this one would hide it."""
     script = """
 import psutil
-from paceline.gateway.process import return_freed_memory
+from paceline.runtime.gateway.process import return_freed_memory
 blocks = [bytes([1]) * 20_000 for _ in range(3000)]
 last = blocks[-1]
 del blocks

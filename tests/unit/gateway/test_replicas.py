@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from paceline.gateway.replicas import (
+from paceline.runtime.gateway.replicas import (
     Replica,
     longest_context,
     model_ids,
@@ -17,7 +17,7 @@ from paceline.gateway.replicas import (
     queue_of,
     was_stopped,
 )
-from paceline.gateway.settings import AdmissionSettings
+from paceline.runtime.gateway.settings import AdmissionSettings
 
 R0 = Replica("r0", "/run/r0.sock", "tiny", "ready", max_model_len=100)
 R1 = Replica("r1", "http://host:8000", "tiny", "ready", max_model_len=200)

@@ -8,8 +8,8 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from paceline.gateway import PortTaken, serve_gateway
-from paceline.gateway.http.listening import bind
+from paceline.runtime.gateway import PortTaken, serve_gateway
+from paceline.runtime.gateway.http.listening import bind
 from unit.gateway.conftest import SETTINGS, FixedReplicas
 
 

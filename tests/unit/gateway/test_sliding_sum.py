@@ -2,7 +2,7 @@
 
 import random
 
-from paceline.gateway.sliding_sum import SlidingSum
+from paceline.runtime.gateway.sliding_sum import SlidingSum
 
 
 def test_an_amount_counts_for_the_length_of_the_window() -> None:

@@ -6,8 +6,8 @@ import doctest
 
 import pytest
 
-from paceline.gateway import usage
-from paceline.gateway.usage import Usage, usage_in
+from paceline.runtime.gateway import usage
+from paceline.runtime.gateway.usage import Usage, usage_in
 
 CHAT = (
     b'{"id":"c","choices":[{"message":{"content":"a"}}],"usage":{"prompt_tokens":3,'

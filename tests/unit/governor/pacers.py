@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.governor.prefill_pacing import PrefillPacer
+from paceline.runtime.governor.prefill_pacing import PrefillPacer
 
 DECODE_S = 0.020
 TOKEN_S = 0.0005

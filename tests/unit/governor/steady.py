@@ -4,14 +4,14 @@ but acceptance and a little noise of the durations.
 
 from __future__ import annotations
 
-from paceline.governor.costs.cost_table import CostTable
-from paceline.governor.policy import Policy
-from paceline.policy_simulator.engine.simulated_engine import SimulatedEngine
-from paceline.policy_simulator.engine.step_log import StepLog
-from paceline.policy_simulator.evaluation.oracle import Rate, best_rate, steady_rates
-from paceline.policy_simulator.machines.cost import LinearCost, StepShape
-from paceline.policy_simulator.machines.machine import Drafter, Machine
-from paceline.policy_simulator.traffic.phases import (
+from paceline.foundation.capacity.cost_table import CostTable
+from paceline.runtime.governor.policy import Policy
+from paceline.testing.policy_simulator.engine.simulated_engine import SimulatedEngine
+from paceline.testing.policy_simulator.engine.step_log import StepLog
+from paceline.testing.policy_simulator.evaluation.oracle import Rate, best_rate, steady_rates
+from paceline.testing.policy_simulator.machines.cost import LinearCost, StepShape
+from paceline.testing.policy_simulator.machines.machine import Drafter, Machine
+from paceline.testing.policy_simulator.traffic.phases import (
     ClosedLoop,
     DraftTruth,
     Lengths,

@@ -18,10 +18,14 @@ from typing import Any, get_type_hints
 import numpy as np
 import pytest
 
-import paceline.governor
-from paceline.governor.contract.samples import extreme_samples, ordinary_sample, varied_samples
-from paceline.governor.costs.cost_model import CostModel
-from paceline.governor.values import StepSample
+import paceline.runtime.governor
+from paceline.runtime.governor.contract.samples import (
+    extreme_samples,
+    ordinary_sample,
+    varied_samples,
+)
+from paceline.runtime.governor.costs.cost_model import CostModel
+from paceline.runtime.governor.values import StepSample
 
 MAX = 8
 EXTREMES = extreme_samples(MAX)
@@ -32,7 +36,9 @@ _ARGUMENTS: dict[str, Callable[[], Any]] = {
 
 
 def _classes() -> Iterator[type]:
-    for info in pkgutil.walk_packages(paceline.governor.__path__, "paceline.governor."):
+    for info in pkgutil.walk_packages(
+        paceline.runtime.governor.__path__, "paceline.runtime.governor."
+    ):
         module = importlib.import_module(info.name)
         for name, found in inspect.getmembers(module, inspect.isclass):
             is_own = found.__module__ == module.__name__ and not name.startswith("_")
@@ -137,7 +143,7 @@ def _parts(value: Any) -> Iterator[Any]:
         yield from sorted(value)
     elif isinstance(value, list | tuple) or type(value).__name__ == "deque":
         yield from value
-    elif type(value).__module__.startswith(paceline.governor.__name__):
+    elif type(value).__module__.startswith(paceline.runtime.governor.__name__):
         slots = [name for owner in type(value).__mro__ for name in getattr(owner, "__slots__", ())]
         for name in sorted({*slots, *getattr(value, "__dict__", {})}):
             yield getattr(value, name)

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from paceline.governor.acceptance.acceptance_by_class import AcceptanceByClass
-from paceline.governor.contract.samples import ordinary_load, ordinary_sample
-from paceline.governor.costs.cost_table import CostTable
-from paceline.governor.costs.prompt_share import PromptShare
-from paceline.governor.forecast import StepForecast, make_forecast
+from paceline.foundation.capacity.cost_table import CostTable
+from paceline.runtime.governor.acceptance.acceptance_by_class import AcceptanceByClass
+from paceline.runtime.governor.contract.samples import ordinary_load, ordinary_sample
+from paceline.runtime.governor.costs.prompt_share import PromptShare
+from paceline.runtime.governor.forecast import StepForecast, make_forecast
 
 FORECAST = StepForecast(
     [1.0, 1.5, 1.75], [2.0, 3.0, 3.5], [0.02, 0.025, 0.04], [100.0, 120.0, 87.5]

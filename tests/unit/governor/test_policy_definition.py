@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from paceline.governor import policy_definition
-from paceline.governor.policies.fixed import FixedPolicy
-from paceline.governor.policy_definition import Parameter, PolicyDefinition
+from paceline.runtime.governor import policy_definition
+from paceline.runtime.governor.policies.fixed import FixedPolicy
+from paceline.runtime.governor.policy_definition import Parameter, PolicyDefinition
 
 
 def test_the_examples_in_the_docstrings_run() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.governor.prefill_pacing import PrefillPacer
+from paceline.runtime.governor.prefill_pacing import PrefillPacer
 from unit.governor.pacers import DECODE_S, TOKEN_S, pacer_after_decodes, ready, room
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from paceline.governor.prefill_pacing import PrefillPacer
+from paceline.runtime.governor.prefill_pacing import PrefillPacer
 from unit.governor.pacers import DECODE_S, TOKEN_S, late, pacer_after_decodes, ready, room
 
 

@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-from paceline.governor.values import DraftPlan, DraftRule, EngineLoad, StepSample, check_widths
+from paceline.runtime.governor.values import (
+    DraftPlan,
+    DraftRule,
+    EngineLoad,
+    StepSample,
+    check_widths,
+)
 
 SAMPLE = StepSample(
     num_requests=3,

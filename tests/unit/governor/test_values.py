@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.governor.values import EngineLoad
+from paceline.runtime.governor.values import EngineLoad
 
 
 def load(ceiling: int, allowed: tuple[int, ...] | None) -> EngineLoad:

@@ -11,7 +11,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from paceline.mock_vllm import (
+from paceline.testing.mock_vllm import (
     Answer,
     MockVllm,
     MockVllmSettings,

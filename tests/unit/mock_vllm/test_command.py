@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from paceline.cli import main
-from paceline.mock_vllm import spawn_mock_vllm
+from paceline.testing.mock_vllm import spawn_mock_vllm
 
 
 def test_help_lists_every_flag_and_examples() -> None:
@@ -66,7 +66,7 @@ def test_a_wrong_fault_script_is_refused_with_the_reason(tmp_path: Path) -> None
 
 def test_a_port_in_use_is_reported_in_one_line() -> None:
     with spawn_mock_vllm() as server:
-        command = [sys.executable, "-m", "paceline.mock_vllm", "--port", str(server.port)]
+        command = [sys.executable, "-m", "paceline.testing.mock_vllm", "--port", str(server.port)]
         ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 1
     assert "Cannot start" in ended.stderr

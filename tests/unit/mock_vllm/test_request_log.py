@@ -10,7 +10,7 @@ import httpx
 import pytest
 from polling import until
 
-from paceline.mock_vllm import (
+from paceline.testing.mock_vllm import (
     MockVllm,
     MockVllmSettings,
     encode_text,
@@ -19,8 +19,8 @@ from paceline.mock_vllm import (
     read_request_log,
     spawn_mock_vllm,
 )
-from paceline.mock_vllm import request_log as request_log_module
-from paceline.mock_vllm.request_log import RequestLog
+from paceline.testing.mock_vllm import request_log as request_log_module
+from paceline.testing.mock_vllm.request_log import RequestLog
 
 BODY = {"model": "m", "prompt": "abc", "max_tokens": 12, "temperature": 0}
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from paceline.mock_vllm import spawn_mock_vllm
+from paceline.testing.mock_vllm import spawn_mock_vllm
 
 
 def test_a_killed_process_breaks_its_stream_and_restarts_on_the_same_port() -> None:
@@ -52,7 +52,7 @@ def test_a_stopped_process_keeps_its_port_and_does_not_answer() -> None:
 def test_a_process_ends_with_its_parent() -> None:
     """Even if the parent is killed."""
     script = (
-        "from paceline.mock_vllm import spawn_mock_vllm\n"
+        "from paceline.testing.mock_vllm import spawn_mock_vllm\n"
         "import os\n"
         "print(spawn_mock_vllm().pid, flush=True)\n"
         "os.kill(os.getpid(), 9)\n"

@@ -10,10 +10,15 @@ from typing import Any
 import pytest
 import yaml
 
-from paceline.gateway.outcomes import Outcome
-from paceline.monitoring.alerts import NOT_COUNTED, AlertOptions, alerts, render_alert_rules
-from paceline.monitoring.command import RULES_FILE
-from paceline.monitoring.queries import MetricQueries
+from paceline.operations.monitoring.alerts import (
+    NOT_COUNTED,
+    AlertOptions,
+    alerts,
+    render_alert_rules,
+)
+from paceline.operations.monitoring.command import RULES_FILE
+from paceline.operations.monitoring.queries import MetricQueries
+from paceline.runtime.gateway.outcomes import Outcome
 from unit.monitoring.promtool import run_promtool
 
 CASES = Path(__file__).with_name("alerts.promtool.yaml")

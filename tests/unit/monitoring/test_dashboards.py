@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from paceline.monitoring.dashboards import DASHBOARDS, model
-from paceline.monitoring.dashboards.model import render_dashboard
-from paceline.monitoring.queries import MetricQueries
+from paceline.operations.monitoring.dashboards import DASHBOARDS, model
+from paceline.operations.monitoring.dashboards.model import render_dashboard
+from paceline.operations.monitoring.queries import MetricQueries
 from unit.monitoring.grafana_model import find_misfits
 from unit.monitoring.promtool import run_promtool
 

@@ -7,12 +7,12 @@ from types import ModuleType
 
 import pytest
 
-from paceline.monitoring import metric_names as names_module
-from paceline.monitoring import vllm_names
-from paceline.monitoring.alerts import AlertOptions, alerts
-from paceline.monitoring.dashboards import DASHBOARDS
-from paceline.monitoring.metric_names import MissingMetric, metric_names, missing_metrics
-from paceline.monitoring.queries import MetricQueries
+from paceline.operations.monitoring import metric_names as names_module
+from paceline.operations.monitoring import vllm_names
+from paceline.operations.monitoring.alerts import AlertOptions, alerts
+from paceline.operations.monitoring.dashboards import DASHBOARDS
+from paceline.operations.monitoring.metric_names import MissingMetric, metric_names, missing_metrics
+from paceline.operations.monitoring.queries import MetricQueries
 
 
 @pytest.mark.parametrize(

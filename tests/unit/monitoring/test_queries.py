@@ -6,8 +6,8 @@ import doctest
 
 import pytest
 
-from paceline.monitoring import queries as module
-from paceline.monitoring.queries import MetricQueries, UnknownMetric
+from paceline.operations.monitoring import queries as module
+from paceline.operations.monitoring.queries import MetricQueries, UnknownMetric
 
 QUERIES = MetricQueries()
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from paceline.gateway.metrics.definitions import metric_definitions
-from paceline.monitoring.alerts import AlertOptions, alerts
-from paceline.monitoring.command import RULES_FILE, render
-from paceline.monitoring.dashboards import DASHBOARDS
-from paceline.monitoring.queries import MetricQueries, UnknownMetric
-from paceline.monitoring.reference import render_alerts, render_metrics
+from paceline.operations.monitoring.alerts import AlertOptions, alerts
+from paceline.operations.monitoring.command import RULES_FILE, render
+from paceline.operations.monitoring.dashboards import DASHBOARDS
+from paceline.operations.monitoring.queries import MetricQueries, UnknownMetric
+from paceline.operations.monitoring.reference import render_alerts, render_metrics
+from paceline.runtime.gateway.metrics.definitions import metric_definitions
 
 GOLDEN = Path(__file__).parent / "golden"
 DOCS = Path(__file__).parents[3] / "docs"
@@ -70,6 +70,6 @@ def test_wrong_options_are_refused(tmp_path: Path, options: list[str]) -> None:
     ("page", "rendered"), [("metrics", render_metrics), ("alerts", render_alerts)]
 )
 def test_the_pages_are_current(page: str, rendered: object) -> None:
-    """python -m paceline.monitoring.reference PAGE > docs/PAGE.md."""
+    """python -m paceline.operations.monitoring.reference PAGE > docs/PAGE.md."""
     assert callable(rendered)
     assert (DOCS / f"{page}.md").read_text() == rendered()

@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, Llama
 
 gguf = pytest.importorskip("gguf", reason="the package gguf is not installed")
 
-from paceline.named_models.gguf_conversion import convert  # noqa: E402
+from paceline.foundation.named_models.gguf_conversion import convert  # noqa: E402
 
 HEADS, KV_HEADS, HIDDEN, INTERMEDIATE, LAYERS = 4, 2, 64, 96, 2
 TOKENS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", *"12ab\u0120", "ab", "\u0120ab"]

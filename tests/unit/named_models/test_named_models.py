@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from paceline import demo
-from paceline.engine.launch.eagle_head import is_eagle3_head
-from paceline.named_models import (
+from paceline.foundation.models.eagle_head import is_eagle3_head
+from paceline.foundation.named_models import (
     NamedModelMissing,
     draft_of,
     drafter_folder,
@@ -16,7 +16,7 @@ from paceline.named_models import (
     smollm2,
     target_of,
 )
-from paceline.named_models.verified_folder import digest_of
+from paceline.foundation.named_models.verified_folder import digest_of
 
 
 @pytest.fixture

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from paceline.named_models.verified_folder import is_whole, write_whole
+from paceline.foundation.named_models.verified_folder import is_whole, write_whole
 
 FILES = {"config.json": "{}", "weights": "0123456789" * 1000}
 WRITER = """
 import os, sys
 from pathlib import Path
-from paceline.named_models.verified_folder import write_whole
+from paceline.foundation.named_models.verified_folder import write_whole
 def write(part):
     (part / "config.json").write_text("{}")
     if sys.argv[2] == "half":

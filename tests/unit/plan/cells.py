@@ -6,17 +6,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 
-from paceline.capacity.hardware import Hardware
-from paceline.capacity.speculation import Acceptance
-from paceline.plan.decisions.candidate import Candidate, Demand, plan_candidate
-from paceline.plan.decisions.fleet import Bill
-from paceline.plan.decisions.limits import LimitSettings, engine_limits
-from paceline.plan.decisions.planner import Plan, make_plan
-from paceline.plan.sources.catalogue import load_catalogue
-from paceline.plan.sources.drafters import choose_drafter
-from paceline.plan.sources.model_source import find_model
-from paceline.plan.sources.this_machine import Machine
-from paceline.plan.values import (
+from paceline.foundation.capacity.hardware import Hardware
+from paceline.foundation.capacity.speculation import Acceptance
+from paceline.foundation.planning.decisions.candidate import Candidate, Demand, plan_candidate
+from paceline.foundation.planning.decisions.fleet import Bill
+from paceline.foundation.planning.decisions.limits import LimitSettings, engine_limits
+from paceline.foundation.planning.decisions.planner import Plan, make_plan
+from paceline.foundation.planning.sources.catalogue import load_catalogue
+from paceline.foundation.planning.sources.drafters import choose_drafter
+from paceline.foundation.planning.sources.model_source import find_model
+from paceline.foundation.planning.sources.this_machine import Machine
+from paceline.foundation.planning.values import (
     AcceptanceRange,
     Drafter,
     EngineLimits,

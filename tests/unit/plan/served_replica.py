@@ -9,12 +9,12 @@ import random
 from collections import deque
 from dataclasses import dataclass
 
-from paceline.plan.decisions.waits import SlotUse
-from paceline.policy_simulator.engine.simulated_engine import SimulatedEngine
-from paceline.policy_simulator.evaluation.arms import HeldLength
-from paceline.policy_simulator.machines.cost import LinearCost
-from paceline.policy_simulator.machines.machine import Disturbance, Machine
-from paceline.policy_simulator.traffic.phases import (
+from paceline.foundation.planning.decisions.waits import SlotUse
+from paceline.testing.policy_simulator.engine.simulated_engine import SimulatedEngine
+from paceline.testing.policy_simulator.evaluation.arms import HeldLength
+from paceline.testing.policy_simulator.machines.cost import LinearCost
+from paceline.testing.policy_simulator.machines.machine import Disturbance, Machine
+from paceline.testing.policy_simulator.traffic.phases import (
     DraftTruth,
     Lengths,
     OpenLoop,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from paceline.demo import target_path
-from paceline.mock_vllm import spawn_mock_vllm
+from paceline.testing.mock_vllm import spawn_mock_vllm
 from unit.plan.planning import plan_json, run_plan
 
 TPOT_MS = 4.0

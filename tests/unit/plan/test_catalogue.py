@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from paceline.capacity.model.hf_config import read_model_config
-from paceline.capacity.model.quantized_config import read_weight_format
-from paceline.compatibility.draft_pairs import draft_pairs
-from paceline.plan.sources.catalogue import load_catalogue
-from paceline.plan.sources.this_machine import Machine
-from paceline.plan.values import PlanError
+from paceline.foundation.capacity.model.hf_config import read_model_config
+from paceline.foundation.capacity.model.quantized_config import read_weight_format
+from paceline.foundation.compatibility.draft_pairs import draft_pairs
+from paceline.foundation.planning.sources.catalogue import load_catalogue
+from paceline.foundation.planning.sources.this_machine import Machine
+from paceline.foundation.planning.values import PlanError
 from unit.plan.planning import plan_json
 
-DATA = resources.files("paceline.plan") / "data"
+DATA = resources.files("paceline.foundation.planning") / "data"
 HARDWARE: dict[str, Any] = json.loads((DATA / "gpus.json").read_text())
 MACHINE = Machine(4, 16 * 1024**3, frozenset())
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from paceline.capacity.speculation import Acceptance, tokens_per_step
-from paceline.plan.decisions.candidate import Candidate
-from paceline.plan.decisions.choice import with_break_even
+from paceline.foundation.capacity.speculation import Acceptance, tokens_per_step
+from paceline.foundation.planning.decisions.candidate import Candidate
+from paceline.foundation.planning.decisions.choice import with_break_even
 from unit.plan.cells import accepting, cells
 from unit.plan.planning import LLAMA_70B, plan_json, run_plan
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import click
 import pytest
 
-from paceline.config.sources import load_settings
 from paceline.demo import draft_path, target_path
-from paceline.named_models import smollm2
-from paceline.plan.command import plan as plan_group
+from paceline.foundation.named_models import smollm2
+from paceline.runtime.config.sources import load_settings
+from paceline.workbench.plan.command import plan as plan_group
 from unit.plan.planning import LLAMA_70B, QWEN_7B, plan_json, run_plan
 
 

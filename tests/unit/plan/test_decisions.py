@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from paceline.plan.decisions.fleet import MAX_LOAD, Bill, plan_fleet
-from paceline.plan.decisions.performance import BatchPerformance, batch_sizes
-from paceline.plan.decisions.waits import SlotUse
-from paceline.plan.values import Load, Offer, Placement, Slo
+from paceline.foundation.planning.decisions.fleet import MAX_LOAD, Bill, plan_fleet
+from paceline.foundation.planning.decisions.performance import BatchPerformance, batch_sizes
+from paceline.foundation.planning.decisions.waits import SlotUse
+from paceline.foundation.planning.values import Load, Offer, Placement, Slo
 from unit.capacity.machines import GPU
 from unit.plan.planning import LLAMA_70B, QWEN_7B, plan_json
 

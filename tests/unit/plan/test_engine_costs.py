@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from paceline.demo import draft_path, target_path
-from paceline.governor.costs.cost_table import CostTable
-from paceline.stored_costs import StoredCosts, cpu_name, document_of
+from paceline.foundation.capacity.cost_table import CostTable
+from paceline.foundation.recording.stored_costs import StoredCosts, cpu_name, document_of
 from unit.plan.planning import plan_json, run_plan
 
 TABLE = CostTable(

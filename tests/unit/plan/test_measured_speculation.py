@@ -14,13 +14,13 @@ from unittest import mock
 
 import pytest
 
-from paceline.capacity.model.hf_config import read_model_config
-from paceline.capacity.model.weights import PassWork
-from paceline.capacity.speculation import Acceptance, gains
-from paceline.capacity.step_time import ModelTime, StepTime
-from paceline.plan import command as plan_command
-from paceline.plan.sources.catalogue import CPU, load_catalogue
-from paceline.plan.sources.this_machine import Machine
+from paceline.foundation.capacity.model.hf_config import read_model_config
+from paceline.foundation.capacity.model.weights import PassWork
+from paceline.foundation.capacity.speculation import Acceptance, gains
+from paceline.foundation.capacity.step_time import ModelTime, StepTime
+from paceline.foundation.planning.sources.catalogue import CPU, load_catalogue
+from paceline.foundation.planning.sources.this_machine import Machine
+from paceline.workbench.plan import command as plan_command
 from unit.capacity.model.configs import LLAMA
 from unit.plan.planning import plan_json
 

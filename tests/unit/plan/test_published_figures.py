@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from paceline.plan.decisions.candidate import plan_candidate
-from paceline.plan.sources.drafters import choose_drafter
-from paceline.plan.sources.model_source import find_model
-from paceline.plan.values import Load, Placement, Slo
+from paceline.foundation.planning.decisions.candidate import plan_candidate
+from paceline.foundation.planning.sources.drafters import choose_drafter
+from paceline.foundation.planning.sources.model_source import find_model
+from paceline.foundation.planning.values import Load, Placement, Slo
 from unit.plan.cells import CATALOGUE, MACHINE, demand_of
 from unit.plan.planning import plan_json, run_plan
 from unit.plan.step_by_step import GIB, LLAMA_8B, LLAMA_70B, LLAMA_70B_AWQ, Model

@@ -8,8 +8,8 @@ from unittest import mock
 
 import pytest
 
-from paceline.plan import command as plan_command
-from paceline.plan.sources.this_machine import Machine
+from paceline.foundation.planning.sources.this_machine import Machine
+from paceline.workbench.plan import command as plan_command
 from unit.plan.planning import plan_json
 from unit.plan.step_by_step import CELLS, COMMANDS, Cell
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from paceline.capacity.prompt_queue import PromptWait
-from paceline.plan.decisions.waits import SlotUse, loaded_wait, loaded_wait_s
+from paceline.foundation.capacity.prompt_queue import PromptWait
+from paceline.foundation.planning.decisions.waits import SlotUse, loaded_wait, loaded_wait_s
 from unit.plan.served_replica import ServedReplica, quantile
 
 LARGE_GPU = ServedReplica(1000, 100, 0.1, 0.015, 0.0004, token_budget=8192, num_slots=64)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from paceline.plan.sources.catalogue import load_catalogue
-from paceline.plan.values import PlanError
+from paceline.foundation.planning.sources.catalogue import load_catalogue
+from paceline.foundation.planning.values import PlanError
 from unit.plan.planning import LLAMA_70B, QWEN_7B, run_plan
 
 

@@ -15,18 +15,18 @@ from click.testing import CliRunner
 
 from paceline import PolicyDefinition, check_policy, create_policy, policy_names
 from paceline.cli import main
-from paceline.config import ConfigError, load_settings
-from paceline.engine.launch.command import EngineSpec, render_command
-from paceline.engine.launch.layout import Layout
-from paceline.engine.scheduler.control_channel import answer
-from paceline.engine.scheduler.draft_length_controller import DraftLengthController
-from paceline.engine.scheduler.engine_abilities import EngineAbilities
-from paceline.engine.scheduler.settings import PluginSettings, parse_settings
-from paceline.gateway.admin.admin_app import check_governor_change
-from paceline.governor.policies.builtin import BUILTIN_POLICIES
-from paceline.governor.values import EngineLoad
-from paceline.policy_registry import find_policy, load_policies
-from paceline.policy_registry.entry_points import forget_entry_points
+from paceline.runtime.config import ConfigError, load_settings
+from paceline.runtime.engine.launch.command import EngineSpec, render_command
+from paceline.runtime.engine.launch.layout import Layout
+from paceline.runtime.engine.scheduler.control_channel import answer
+from paceline.runtime.engine.scheduler.draft_length_controller import DraftLengthController
+from paceline.runtime.engine.scheduler.engine_abilities import EngineAbilities
+from paceline.runtime.engine.scheduler.settings import PluginSettings, parse_settings
+from paceline.runtime.gateway.admin.admin_app import check_governor_change
+from paceline.runtime.governor.policies.builtin import BUILTIN_POLICIES
+from paceline.runtime.governor.values import EngineLoad
+from paceline.runtime.policy_registry import find_policy, load_policies
+from paceline.runtime.policy_registry.entry_points import forget_entry_points
 from unit.governor.steady import EASY, SteadyEngine
 from unit.policy_registry.foreign_package import BROKEN_ENTRY_POINTS, install
 

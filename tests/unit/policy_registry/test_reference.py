@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from paceline import check_policy
-from paceline.policy_registry.reference import render_page
+from paceline.runtime.policy_registry.reference import render_page
 
 PAGE = Path(__file__).parents[3] / "docs" / "policies.md"
 
 
 def test_the_page_is_what_the_declarations_generate() -> None:
-    """After a change: python -m paceline.policy_registry.reference > docs/policies.md."""
+    """After a change: python -m paceline.runtime.policy_registry.reference > docs/policies.md."""
     assert PAGE.read_text() == render_page()
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from paceline.governor.values import DraftPlan, EngineLoad, StepSample
-from paceline.policy_simulator.machines.cost import LinearCost
-from paceline.policy_simulator.machines.machine import Disturbance, Drafter, Machine
-from paceline.policy_simulator.traffic.phases import (
+from paceline.runtime.governor.values import DraftPlan, EngineLoad, StepSample
+from paceline.testing.policy_simulator.machines.cost import LinearCost
+from paceline.testing.policy_simulator.machines.machine import Disturbance, Drafter, Machine
+from paceline.testing.policy_simulator.traffic.phases import (
     ClosedLoop,
     DraftTruth,
     Lengths,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from paceline.quantize.run import Machine, QuantizeOptions, run_quantization
+from paceline.workbench.quantize.run import Machine, QuantizeOptions, run_quantization
 from unit.quantize.tiny import make_tiny, write_prompts
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from paceline.quality.divergence import Divergence
-from paceline.quality.values import Text, TextKind
+from paceline.foundation.answer_quality.divergence import Divergence
+from paceline.foundation.answer_quality.values import Text, TextKind
 
 
 def make_texts(num: int, kind: TextKind = TextKind.SAMPLED, num_tokens: int = 4) -> list[Text]:

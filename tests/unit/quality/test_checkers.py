@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from paceline.quality.checkers import check_reference, load_checker
-from paceline.quality.values import QualityError
+from paceline.foundation.answer_quality.checkers import check_reference, load_checker
+from paceline.foundation.answer_quality.values import QualityError
 
 
 @pytest.mark.parametrize(

@@ -14,19 +14,19 @@ import torch
 from click.testing import CliRunner, Result
 from safetensors.torch import load_file, save_file
 
-from paceline.bench.results import files
-from paceline.draft.interruption import StopRequest
-from paceline.draft.progress import draft_progress
-from paceline.draft.values import Sampling
-from paceline.engine.model_revision import revision_of_folder
-from paceline.quality import baseline, candidate, command
-from paceline.quality.baseline import Baseline
-from paceline.quality.candidate import check_candidate
-from paceline.quality.command import quality
-from paceline.quality.decisions import Limits, Verdict
-from paceline.quality.integrity import Target
-from paceline.quality.options import CompareOptions
-from paceline.quality.stored_scores import WorkFolder
+from paceline.foundation.answer_quality.decisions import Limits, Verdict
+from paceline.foundation.models.interruption import StopRequest
+from paceline.foundation.models.progress import draft_progress
+from paceline.foundation.models.values import Sampling
+from paceline.foundation.results import files
+from paceline.runtime.engine.model_revision import revision_of_folder
+from paceline.workbench.quality import baseline, candidate, command
+from paceline.workbench.quality.baseline import Baseline
+from paceline.workbench.quality.candidate import check_candidate
+from paceline.workbench.quality.command import quality
+from paceline.workbench.quality.integrity import Target
+from paceline.workbench.quality.options import CompareOptions
+from paceline.workbench.quality.stored_scores import WorkFolder
 
 FLAGS = ("--max-tokens", "4", "--temperature", "0")
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from paceline.quality.divergence import Scores, compare_scores
+from paceline.foundation.answer_quality.divergence import Scores, compare_scores
 
 
 def scores(named: list[float], token: float, best: int = 0) -> Scores:

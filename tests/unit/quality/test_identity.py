@@ -8,8 +8,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from paceline.engine.model_revision import revision_of_folder
-from paceline.quality.identity import identity_of_folder
+from paceline.runtime.engine.model_revision import revision_of_folder
+from paceline.workbench.quality.identity import identity_of_folder
 
 
 def test_one_changed_number_is_another_model(tmp_path: Path) -> None:

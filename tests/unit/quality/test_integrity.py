@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from paceline.quality.integrity import Target, find_changed_files, find_refusals
-from paceline.quality.prompts import find_other_tokens, read_prompt_file
-from paceline.quantize.provenance import FILE
+from paceline.foundation.quantized.provenance import FILE
+from paceline.workbench.quality.integrity import Target, find_changed_files, find_refusals
+from paceline.workbench.quality.prompts import find_other_tokens, read_prompt_file
 
 HERE = Target("cpu-avx512-vnni", "0.32", "auto")
 READING = {"max_tokens": 8, "num_after_end": 0, "limit": None}

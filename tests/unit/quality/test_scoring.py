@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from paceline.draft.interruption import StopRequest
-from paceline.draft.models import load_model
-from paceline.draft.progress import draft_progress
-from paceline.quality.divergence import NUM_NAMED
-from paceline.quality.scoring import score_texts
-from paceline.quality.stored_scores import WorkFolder
-from paceline.quality.values import Text, TextKind
+from paceline.foundation.answer_quality.divergence import NUM_NAMED
+from paceline.foundation.answer_quality.values import Text, TextKind
+from paceline.foundation.models.interruption import StopRequest
+from paceline.foundation.models.models import load_model
+from paceline.foundation.models.progress import draft_progress
+from paceline.workbench.quality.scoring import score_texts
+from paceline.workbench.quality.stored_scores import WorkFolder
 
 TEXTS = [
     Text("a", "a", TextKind.SAMPLED, (5, 6, 7), (8, 9)),

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from paceline.quantize.calibration import load_calibration
-from paceline.quantize.errors import WrongUsage
+from paceline.foundation.quantized.calibration import load_calibration
+from paceline.foundation.quantized.errors import WrongUsage
 
 
 class Tokenizer:

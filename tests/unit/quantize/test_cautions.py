@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from paceline.quantize.calibration import Calibration
-from paceline.quantize.cautions import find_cautions
-from paceline.quantize.job import Job
-from paceline.quantize.schemes import SCHEMES
-from paceline.quantize.source_model import SourceModel, StoredTensor
+from paceline.foundation.quantized.calibration import Calibration
+from paceline.foundation.quantized.job import Job
+from paceline.foundation.quantized.schemes import SCHEMES
+from paceline.foundation.quantized.source_model import SourceModel, StoredTensor
+from paceline.workbench.quantize.cautions import find_cautions
 
 
 def job(name: str, num_params: int, calibration: Calibration | None = None) -> Job:

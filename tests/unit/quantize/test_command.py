@@ -10,10 +10,10 @@ import pytest
 from click.testing import CliRunner
 from safetensors import SafetensorError
 
-from paceline.engine.launch import hardware
-from paceline.quantize import run
-from paceline.quantize.command import quantize
-from paceline.quantize.own import backend
+from paceline.runtime.engine.launch import hardware
+from paceline.workbench.quantize import run
+from paceline.workbench.quantize.command import quantize
+from paceline.workbench.quantize.own import backend
 
 
 def test_the_help_has_examples_and_all_schemes() -> None:

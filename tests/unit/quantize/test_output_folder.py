@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from paceline.quantize.errors import QuantizeError, WrongUsage
-from paceline.quantize.output_folder import check_free, open_output
+from paceline.foundation.quantized.errors import QuantizeError, WrongUsage
+from paceline.workbench.quantize.output_folder import check_free, open_output
 
 
 def test_work_is_invisible_until_it_is_finished(tmp_path: Path) -> None:

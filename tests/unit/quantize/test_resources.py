@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from paceline.quantize.calibration import Calibration
-from paceline.quantize.errors import QuantizeError
-from paceline.quantize.job import Job
-from paceline.quantize.resources import Needs, check_resources, estimate_needs
-from paceline.quantize.schemes import SCHEMES
-from paceline.quantize.source_model import SourceModel, StoredTensor
+from paceline.foundation.quantized.calibration import Calibration
+from paceline.foundation.quantized.errors import QuantizeError
+from paceline.foundation.quantized.job import Job
+from paceline.foundation.quantized.schemes import SCHEMES
+from paceline.foundation.quantized.source_model import SourceModel, StoredTensor
+from paceline.workbench.quantize.resources import Needs, check_resources, estimate_needs
 
 
 def job(scheme: str, calibration: Calibration | None = None) -> Job:

@@ -14,11 +14,11 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from paceline.compatibility.stored_formats import stored_format
-from paceline.quantize.errors import QuantizeError, WrongUsage
-from paceline.quantize.resources import Needs
-from paceline.quantize.run import Machine, QuantizeOptions, run_quantization
-from paceline.quantize.schemes import SCHEMES
+from paceline.foundation.compatibility.stored_formats import stored_format
+from paceline.foundation.quantized.errors import QuantizeError, WrongUsage
+from paceline.foundation.quantized.schemes import SCHEMES
+from paceline.workbench.quantize.resources import Needs
+from paceline.workbench.quantize.run import Machine, QuantizeOptions, run_quantization
 from unit.quantize.tiny import make_tiny
 
 ROOMY = Machine("cpu-amx", 1 << 40)
@@ -117,7 +117,7 @@ def test_a_continued_run_needs_disk_for_what_is_missing_only(
     partial = tmp_path / ".out.partial"
     left = whole - sum(path.stat().st_size for path in partial.iterdir())
     needed = Needs(disk_bytes=whole, memory_bytes=0)
-    monkeypatch.setattr("paceline.quantize.run.estimate_needs", lambda _: needed)
+    monkeypatch.setattr("paceline.workbench.quantize.run.estimate_needs", lambda _: needed)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=left))
     run(options(tiny, tmp_path / "out", "w8a8"))
     with pytest.raises(QuantizeError, match="on the disk of --out"):

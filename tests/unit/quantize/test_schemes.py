@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.compatibility.number_formats import format_rows
-from paceline.quantize.schemes import SCHEMES, choose_group_size
+from paceline.foundation.compatibility.number_formats import format_rows
+from paceline.foundation.quantized.schemes import SCHEMES, choose_group_size
 
 
 def test_the_largest_fitting_group_is_chosen() -> None:

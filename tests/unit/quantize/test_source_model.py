@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from paceline.quantize.errors import QuantizeError
-from paceline.quantize.source_model import checksums, read_source, source_files
+from paceline.foundation.quantized.errors import QuantizeError
+from paceline.foundation.quantized.source_model import checksums, read_source, source_files
 
 
 def test_layers_and_sizes_are_read_from_the_headers(tiny: Path) -> None:

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from paceline.recording.records import End, Header, RequestRecord, StepBlock, StepCell, encode
+from paceline.foundation.recording.records import (
+    End,
+    Header,
+    RequestRecord,
+    StepBlock,
+    StepCell,
+    encode,
+)
 
 HEADER = Header(
     schema_version=1,

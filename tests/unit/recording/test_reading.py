@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from paceline.recording.reading import RecordingUnusable, parse_recording, read_recording
-from paceline.recording.records import encode, schema
+from paceline.foundation.recording.reading import RecordingUnusable, parse_recording, read_recording
+from paceline.foundation.recording.records import encode, schema
 from unit.recording.lines import BLOCK, END, HEADER, content, request
 
 SCHEMA_FILE = Path(__file__).parents[3] / "docs" / "recording.schema.json"

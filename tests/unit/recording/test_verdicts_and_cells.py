@@ -6,8 +6,8 @@ import statistics
 
 import pytest
 
-from paceline.recording.step_cells import StepCells
-from paceline.recording.verdict_counts import VerdictCounts
+from paceline.foundation.recording.step_cells import StepCells
+from paceline.foundation.recording.verdict_counts import VerdictCounts
 
 
 def test_a_position_after_the_first_rejection_is_not_tried() -> None:

@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from paceline import abstract_sockets
 from paceline.cli import main
-from paceline.gateway.http import listening
-from paceline.gateway.keys.record import KeyRecord, hash_secret, make_key, render_line
-from paceline.gateway.leaving_notice import Notice, PortAddress
-from paceline.serve import run as serve_run
-from paceline.serve.handover import taking_over
-from paceline.serve.plan import ServePlan
+from paceline.foundation.machine import abstract_sockets
+from paceline.runtime.gateway.http import listening
+from paceline.runtime.gateway.keys.record import KeyRecord, hash_secret, make_key, render_line
+from paceline.runtime.gateway.leaving_notice import Notice, PortAddress
+from paceline.runtime.serve import run as serve_run
+from paceline.runtime.serve.handover import taking_over
+from paceline.runtime.serve.plan import ServePlan
 
 REPLICAS = "replicas: [{url: 'http://127.0.0.1:9'}]\n"
 

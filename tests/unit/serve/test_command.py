@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 
 from paceline.cli import main
 from paceline.demo import draft_path
-from paceline.serve.startup_checks import startup
+from paceline.runtime.serve.startup_checks import startup
 
 
 @pytest.fixture(autouse=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from paceline.engine.launch.command import EngineCommand
-from paceline.gateway import GovernorChanges
-from paceline.serve.engine_plan import EnginePlan
-from paceline.serve.engines import Engines
+from paceline.runtime.engine.launch.command import EngineCommand
+from paceline.runtime.gateway import GovernorChanges
+from paceline.runtime.serve.engine_plan import EnginePlan
+from paceline.runtime.serve.engines import Engines
 from unit.serve.test_remote_replicas import plan_for
 
 

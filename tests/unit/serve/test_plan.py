@@ -11,13 +11,13 @@ from typing import Any, Literal
 import pytest
 import yaml
 
-from paceline.config import load_settings
 from paceline.demo import draft_path, target_path
-from paceline.engine.launch.hardware import read_hardware
-from paceline.engine.launch.model_folder import ModelUnfit
-from paceline.named_models import smollm2
-from paceline.serve.engine_plan import PlannedEngines
-from paceline.serve.plan import make_plan
+from paceline.foundation.models.model_folder import ModelUnfit
+from paceline.foundation.named_models import smollm2
+from paceline.runtime.config import load_settings
+from paceline.runtime.engine.launch.hardware import read_hardware
+from paceline.runtime.serve.engine_plan import PlannedEngines
+from paceline.runtime.serve.plan import make_plan
 
 
 @pytest.mark.parametrize(

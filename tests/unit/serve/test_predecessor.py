@@ -10,11 +10,11 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from paceline import abstract_sockets
-from paceline.gateway import GatewaySettings
-from paceline.gateway.leaving_notice import Notice, PortAddress
-from paceline.serve.handover.owner_address import path_of
-from paceline.serve.predecessor import (
+from paceline.foundation.machine import abstract_sockets
+from paceline.runtime.gateway import GatewaySettings
+from paceline.runtime.gateway.leaving_notice import Notice, PortAddress
+from paceline.runtime.serve.handover.owner_address import path_of
+from paceline.runtime.serve.predecessor import (
     PredecessorStays,
     explain_taken_port,
     wait_for_predecessors,

@@ -15,13 +15,13 @@ import httpx
 import pytest
 import yaml
 
-from paceline.config import load_settings
-from paceline.engine.launch.command import EngineCommand
-from paceline.engine.launch.hardware import read_hardware
-from paceline.gateway import RunningGateway
-from paceline.serve.engine_plan import EnginePlan
-from paceline.serve.plan import ServePlan, make_plan
-from paceline.serve.run import serve
+from paceline.runtime.config import load_settings
+from paceline.runtime.engine.launch.command import EngineCommand
+from paceline.runtime.engine.launch.hardware import read_hardware
+from paceline.runtime.gateway import RunningGateway
+from paceline.runtime.serve.engine_plan import EnginePlan
+from paceline.runtime.serve.plan import ServePlan, make_plan
+from paceline.runtime.serve.run import serve
 from unit.gateway.conftest import until
 from unit.gateway.fleet.fake_remote import FakeRemote
 

@@ -18,13 +18,13 @@ from pathlib import Path
 import httpx
 import pytest
 
-from paceline import abstract_sockets
-from paceline.engine.launch.command import EngineCommand
-from paceline.gateway import GatewaySettings, PortTaken, RunningGateway
-from paceline.serve.engine_plan import EnginePlan
-from paceline.serve.handover.owner_address import path_of
-from paceline.serve.plan import ServePlan
-from paceline.serve.run import serve
+from paceline.foundation.machine import abstract_sockets
+from paceline.runtime.engine.launch.command import EngineCommand
+from paceline.runtime.gateway import GatewaySettings, PortTaken, RunningGateway
+from paceline.runtime.serve.engine_plan import EnginePlan
+from paceline.runtime.serve.handover.owner_address import path_of
+from paceline.runtime.serve.plan import ServePlan
+from paceline.runtime.serve.run import serve
 
 FAKE = Path(__file__).parents[1] / "engine" / "process" / "fake_engine.py"
 
@@ -104,7 +104,7 @@ async def test_a_restart_by_an_operator_waits_for_nothing(
     plan: ServePlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After a failure the engine would be down for ten minutes."""
-    monkeypatch.setattr("paceline.engine.process.backoff.FIRST_DELAY_S", 600.0)
+    monkeypatch.setattr("paceline.runtime.engine.process.backoff.FIRST_DELAY_S", 600.0)
     async with serving(plan) as admin:
         restart = {"name": "engine-0", "restart": True}
         answer = await admin.patch("/admin/replicas", json=restart)

@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from paceline.serve.shutdown_signals import cancelled_by, shutdown_signals
+from paceline.runtime.serve.shutdown_signals import cancelled_by, shutdown_signals
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

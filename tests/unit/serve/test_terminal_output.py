@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from paceline.gateway import Replica, RunningGateway
-from paceline.gateway.settings import KeySettings
-from paceline.serve.terminal_output import TerminalOutput
+from paceline.runtime.gateway import Replica, RunningGateway
+from paceline.runtime.gateway.settings import KeySettings
+from paceline.runtime.serve.terminal_output import TerminalOutput
 
 
 @pytest.mark.parametrize("has_keys", [False, True])

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from paceline.config import Settings
-from paceline.engine.launch.hardware import Hardware
-from paceline.gateway import GatewaySettings
-from paceline.serve.plan import gateway_settings
-from paceline.serve.worker_count import choose_num_workers
+from paceline.runtime.config import Settings
+from paceline.runtime.engine.launch.hardware import Hardware
+from paceline.runtime.gateway import GatewaySettings
+from paceline.runtime.serve.plan import gateway_settings
+from paceline.runtime.serve.worker_count import choose_num_workers
 
 GPU_HOST = Hardware(
     device="gpu",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from paceline.shifting_trace import Script, TokenRange, TracePhase, draw_request
+from paceline.foundation.shifting_trace import Script, TokenRange, TracePhase, draw_request
 
 PHASE = TracePhase("b", (("easy", 1.0), ("hard", 3.0)), concurrency=1, duration_s=1.0)
 

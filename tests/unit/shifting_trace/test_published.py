@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from paceline.shifting_trace import find_trace, published_names
-from paceline.workloads import WorkloadError, load_workload
+from paceline.foundation.shifting_trace import find_trace, published_names
+from paceline.foundation.workloads import WorkloadError, load_workload
 from unit.shifting_trace.documents import document
 
 

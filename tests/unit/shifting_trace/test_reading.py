@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from paceline.shifting_trace.reading import parse_trace
-from paceline.shifting_trace.values import (
+from paceline.foundation.shifting_trace.reading import parse_trace
+from paceline.foundation.shifting_trace.values import (
     Category,
     Script,
     ShiftingTrace,
@@ -15,7 +15,7 @@ from paceline.shifting_trace.values import (
     TokenRange,
     TracePhase,
 )
-from paceline.workloads import WorkloadError
+from paceline.foundation.workloads import WorkloadError
 from unit.shifting_trace.documents import document
 
 

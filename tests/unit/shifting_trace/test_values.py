@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from paceline.shifting_trace.reading import parse_trace
-from paceline.shifting_trace.values import Script, ShiftingTrace, TokenRange
+from paceline.foundation.shifting_trace.reading import parse_trace
+from paceline.foundation.shifting_trace.values import Script, ShiftingTrace, TokenRange
 from unit.shifting_trace.documents import document
 
 

@@ -12,8 +12,8 @@ import pytest
 from vllm_hooks.page import render_page
 from vllm_hooks.record import load_records, main, render_record
 
-from paceline.engine.compat.hook import HookFacts
-from paceline.engine.compat.register import REGISTER
+from paceline.runtime.engine.compat.hook import HookFacts
+from paceline.runtime.engine.compat.register import REGISTER
 
 FOLDER = Path(__file__).parents[3] / "tools" / "vllm_hooks" / "records"
 PROJECT = Path(__file__).parents[3]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from vllm_hooks.source import SourceTree
 
-from paceline.engine.compat.hook import HookFacts, VllmHook, judge_hook
+from paceline.runtime.engine.compat.hook import HookFacts, VllmHook, judge_hook
 
 SCHEDULER = '''
 import os

@@ -13,7 +13,7 @@ SCRIPTS = Path(__file__).parents[3] / "scripts"
 OUTPUT = """
 FAILED tests/unit/test_a.py::test_one[100% of a b] - assert 0
 ERROR tests/unit/test_b.py - ImportError
-ERROR    paceline.gateway:server.py:1 a line of a log
+ERROR    paceline.runtime.gateway:server.py:1 a line of a log
 """
 PYTEST_FILE = """
 import pytest

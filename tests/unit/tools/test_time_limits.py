@@ -8,7 +8,7 @@ from pathlib import Path
 
 from time_limits.page import render_page
 
-from paceline.gateway import time_limits
+from paceline.runtime.gateway import time_limits
 
 ROOT = Path(__file__).parents[3]
 GATEWAY = ROOT / "src" / "paceline" / "gateway"

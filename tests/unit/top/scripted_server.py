@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from paceline.gateway.live_view.documents import render_history, render_update
-from paceline.gateway.live_view.history import History
-from paceline.gateway.live_view.values import (
+from paceline.runtime.gateway.live_view.documents import render_history, render_update
+from paceline.runtime.gateway.live_view.history import History
+from paceline.runtime.gateway.live_view.values import (
     Event,
     FleetView,
     GovernorView,

@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner
 
 from paceline.cli import main
-from paceline.top.connection import Server, ServerProblem
-from paceline.top.history import Watched
-from paceline.top.plain_server import PlainServer, changes
+from paceline.operations.top.connection import Server, ServerProblem
+from paceline.operations.top.history import Watched
+from paceline.operations.top.plain_server import PlainServer, changes
 
 _GOVERNED = """\
 paceline_governor_draft_length{replica="engine-0"} 3

@@ -9,12 +9,12 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from paceline.gateway.live_view.documents import render_history, render_update
-from paceline.gateway.live_view.history import History
-from paceline.gateway.live_view.values import Event
-from paceline.top import screen
-from paceline.top.history import Missed, Watched
-from paceline.top.screen import render, sparkline
+from paceline.operations.top import screen
+from paceline.operations.top.history import Missed, Watched
+from paceline.operations.top.screen import render, sparkline
+from paceline.runtime.gateway.live_view.documents import render_history, render_update
+from paceline.runtime.gateway.live_view.history import History
+from paceline.runtime.gateway.live_view.values import Event
 from unit.top.scripted_server import history, snapshot
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import sys
 
 from paceline.cli import main
-from paceline.tune.live import servers
-from paceline.tune.live.block import LiveServer
-from paceline.tune.values import Cell, Measurement, Trial
+from paceline.workbench.tune.live import servers
+from paceline.workbench.tune.live.block import LiveServer
+from paceline.workbench.tune.values import Cell, Measurement, Trial
 
 _TOKENS = 7
 """Of an answer."""

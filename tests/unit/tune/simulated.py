@@ -13,9 +13,9 @@ import random
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from paceline.bench.run.config import BenchError
-from paceline.tune.search import Outcome, Round, ServerFailure, search
-from paceline.tune.values import (
+from paceline.foundation.load.config import BenchError
+from paceline.workbench.tune.search import Outcome, Round, ServerFailure, search
+from paceline.workbench.tune.values import (
     Cell,
     LiveSetting,
     Measurement,

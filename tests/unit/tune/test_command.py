@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from paceline.cli import main
-from paceline.tune.live import servers
+from paceline.workbench.tune.live import servers
 from unit.bench.bench_process import interrupt, start_module
 from unit.tune.known_rates import KnownRates
 
@@ -27,7 +27,7 @@ SPECULATION = {
 }
 SERVER = (
     (
-        f"{sys.executable} -m paceline.mock_vllm --port {{port}} --max-num-seqs {{seqs}} "
+        f"{sys.executable} -m paceline.testing.mock_vllm --port {{port}} --max-num-seqs {{seqs}} "
         "--tpot-ms 10 --tpot-per-sequence-ms 1 --eos-every-tokens 0 --prefill-tokens-per-s 1e6 "
         f"--speculative-config '{json.dumps(SPECULATION)}'"
     )

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from paceline.config import Settings
-from paceline.tune.configuration import (
+from paceline.runtime.config import Settings
+from paceline.workbench.tune.configuration import (
     argument,
     cell_document,
     load_base,
@@ -16,7 +16,7 @@ from paceline.tune.configuration import (
     render_yaml,
     server_document,
 )
-from paceline.tune.values import Cell, LiveSetting, RestartConfig, TuneError
+from paceline.workbench.tune.values import Cell, LiveSetting, RestartConfig, TuneError
 
 BASE = {
     "server": {"port": 9000},

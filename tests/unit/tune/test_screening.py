@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from paceline.config import Settings
-from paceline.plan.values import Load, Slo
-from paceline.tune.screening import ScreeningQuestion, screen
-from paceline.tune.values import Cell, LiveSetting, RestartConfig
+from paceline.foundation.planning.values import Load, Slo
+from paceline.runtime.config import Settings
+from paceline.workbench.tune.screening import ScreeningQuestion, screen
+from paceline.workbench.tune.values import Cell, LiveSetting, RestartConfig
 
 MODEL = "Qwen/Qwen2.5-7B-Instruct"
 LIVES = tuple(LiveSetting(length, limit) for length in (None, 0) for limit in (1, 16, 512))

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from paceline.tune.space import SearchSpace, default_space, load_space, parse_space
-from paceline.tune.values import LiveSetting, RestartConfig, TuneError
+from paceline.workbench.tune.space import SearchSpace, default_space, load_space, parse_space
+from paceline.workbench.tune.values import LiveSetting, RestartConfig, TuneError
 
 FILE = """\
 restart:

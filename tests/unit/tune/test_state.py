@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from paceline.tune.state import TuneState
-from paceline.tune.values import Cell, Purpose, RestartConfig, Trial, TuneError
+from paceline.workbench.tune.state import TuneState
+from paceline.workbench.tune.values import Cell, Purpose, RestartConfig, Trial, TuneError
 from unit.tune.simulated import Truth, make_problem
 
 QUESTION = {"seed": 0, "slo_ttft_ms": None}

@@ -15,18 +15,24 @@ from typing import Any
 import aiohttp
 from yarl import URL
 
-from paceline.gateway import FleetSettings, GatewaySettings, Replica, ReplicaEntry, serve_gateway
-from paceline.gateway.settings import FailureSettings
-from paceline.mock_vllm import Fault as MockFault
-from paceline.mock_vllm import FaultKind, MockVllm, MockVllmSettings
-from paceline.mock_vllm.model.speculation import Speculation
-from paceline.validate.checks import CHECKS, Check, Deployment
-from paceline.validate.checks.scored_prompts import ScoredPrompt
-from paceline.validate.fault_injection import Fault, FaultProxy
-from paceline.validate.target.answers import read_answer
-from paceline.validate.target.target import COMPLETIONS, Addresses, Target
-from paceline.validate.tiers import Tier
-from paceline.validate.values import CheckResult
+from paceline.operations.validate.checks import CHECKS, Check, Deployment
+from paceline.operations.validate.checks.scored_prompts import ScoredPrompt
+from paceline.operations.validate.target.answers import read_answer
+from paceline.operations.validate.target.target import COMPLETIONS, Addresses, Target
+from paceline.operations.validate.tiers import Tier
+from paceline.operations.validate.values import CheckResult
+from paceline.runtime.gateway import (
+    FleetSettings,
+    GatewaySettings,
+    Replica,
+    ReplicaEntry,
+    serve_gateway,
+)
+from paceline.runtime.gateway.settings import FailureSettings
+from paceline.testing.fault_injection import Fault, FaultProxy
+from paceline.testing.mock_vllm import Fault as MockFault
+from paceline.testing.mock_vllm import FaultKind, MockVllm, MockVllmSettings
+from paceline.testing.mock_vllm.model.speculation import Speculation
 
 KEY = "the-key-of-the-plain-deployment"
 _MODEL = "mock"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from paceline.bench.results.environment import describe_environment
-from paceline.validate.report.document import Server, ValidationDocument, make_document
-from paceline.validate.tiers import tiers
-from paceline.validate.values import CheckResult, Figure, Group, Status
+from paceline.foundation.results.environment import describe_environment
+from paceline.operations.validate.report.document import Server, ValidationDocument, make_document
+from paceline.operations.validate.tiers import tiers
+from paceline.operations.validate.values import CheckResult, Figure, Group, Status
 
 
 def result(

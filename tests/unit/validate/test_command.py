@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from paceline.validate import command
-from paceline.validate.command import _TIERS, validate
-from paceline.validate.report.document import render_document
-from paceline.validate.report.signing import sign
-from paceline.validate.tiers import tiers
+from paceline.operations.validate import command
+from paceline.operations.validate.command import _TIERS, validate
+from paceline.operations.validate.report.document import render_document
+from paceline.operations.validate.report.signing import sign
+from paceline.operations.validate.tiers import tiers
 from unit.validate.report.test_signing import KEY, OTHER, signed
 from unit.validate.samples import document, result
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from paceline.validate.checks import CHECKS
-from paceline.validate.tiers import tiers
+from paceline.operations.validate.checks import CHECKS
+from paceline.operations.validate.tiers import tiers
 
 PAGE = (Path(__file__).parents[3] / "docs" / "how-to" / "validate.md").read_text()
 

@@ -8,13 +8,13 @@ import importlib
 import pytest
 
 MODULES = (
-    "paceline.validate.checks.api.sampling",
-    "paceline.validate.checks.operation.cancellation",
-    "paceline.validate.checks.performance.exceedance",
-    "paceline.validate.masking",
-    "paceline.validate.report.lines",
-    "paceline.validate.report.signing",
-    "paceline.validate.target.counters",
+    "paceline.operations.validate.checks.api.sampling",
+    "paceline.operations.validate.checks.operation.cancellation",
+    "paceline.operations.validate.checks.performance.exceedance",
+    "paceline.operations.validate.masking",
+    "paceline.operations.validate.report.lines",
+    "paceline.operations.validate.report.signing",
+    "paceline.operations.validate.target.counters",
 )
 
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from paceline.mock_vllm import FaultKind
-from paceline.validate.checks import CHECKS, Check
-from paceline.validate.fault_injection import FAULTS, Fault
-from paceline.validate.fault_injection.fault import Call, Reply
-from paceline.validate.target.counters import MetricFamily, name_of
-from paceline.validate.values import Status
+from paceline.operations.validate.checks import CHECKS, Check
+from paceline.operations.validate.target.counters import MetricFamily, name_of
+from paceline.operations.validate.values import Status
+from paceline.testing.fault_injection import FAULTS, Fault
+from paceline.testing.fault_injection.fault import Call, Reply
+from paceline.testing.mock_vllm import FaultKind
 from unit.validate.deployments import (
     EXPECTED_SKIPS,
     MOCKS,

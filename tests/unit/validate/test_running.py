@@ -12,14 +12,14 @@ import pytest_asyncio
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from paceline.mock_vllm import MockVllm
-from paceline.validate.report.document import Verdict
-from paceline.validate.report.reading import ReportUnreadable, read_json, read_report
-from paceline.validate.report.signing import check_signature
-from paceline.validate.running import Run
-from paceline.validate.settings import ValidationSettings
-from paceline.validate.target.target import Identity
-from paceline.validate.values import CheckResult, Status, ValidationError
+from paceline.operations.validate.report.document import Verdict
+from paceline.operations.validate.report.reading import ReportUnreadable, read_json, read_report
+from paceline.operations.validate.report.signing import check_signature
+from paceline.operations.validate.running import Run
+from paceline.operations.validate.settings import ValidationSettings
+from paceline.operations.validate.target.target import Identity
+from paceline.operations.validate.values import CheckResult, Status, ValidationError
+from paceline.testing.mock_vllm import MockVllm
 from unit.validate.deployments import KEY, MOCKS, scored_prompts
 
 ONLY = ("health", "models", "usage")

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from paceline.workloads import (
+from paceline.foundation.workloads import (
     Prompt,
     SamplingSettings,
     TextKind,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from paceline.workloads import FieldReader, WorkloadError
+from paceline.foundation.workloads import FieldReader, WorkloadError
 
 
 def test_absent_and_null_fields_are_none() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.workloads import FillerText, heldout_text, probe_text
+from paceline.foundation.workloads import FillerText, heldout_text, probe_text
 
 
 @pytest.mark.parametrize("num_tokens", [1, 2, 100, 5000])

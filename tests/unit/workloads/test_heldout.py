@@ -6,8 +6,14 @@ from pathlib import Path
 import pytest
 
 from paceline import demo
-from paceline.workloads import HeldoutWorkload, Prompt, WorkloadError, load_heldout, load_workload
-from paceline.workloads.heldout import TASKS
+from paceline.foundation.workloads import (
+    HeldoutWorkload,
+    Prompt,
+    WorkloadError,
+    load_heldout,
+    load_workload,
+)
+from paceline.foundation.workloads.heldout import TASKS
 
 CHAT = Prompt("json", ({"role": "user", "content": "hi"},), None, 64)
 CODE = Prompt("code", None, "def f(", 32)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from paceline.workloads import (
+from paceline.foundation.workloads import (
     Prompt,
     Turn,
     WorkloadError,

@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 
-from paceline.workloads import Prompt, Turn, WorkloadError, load_prompt_file, load_prompt_records
+from paceline.foundation.workloads import (
+    Prompt,
+    Turn,
+    WorkloadError,
+    load_prompt_file,
+    load_prompt_records,
+)
 
 
 def write(tmp_path: Path, *items: object) -> Path:

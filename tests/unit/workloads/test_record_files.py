@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from paceline.workloads import WorkloadError, load_prompt_file, load_trace
-from paceline.workloads.record_files import read_file, read_json_records, read_records
+from paceline.foundation.workloads import WorkloadError, load_prompt_file, load_trace
+from paceline.foundation.workloads.record_files import read_file, read_json_records, read_records
 
 TEXT = '{"prompt": "ä"}\n{"prompt": "b"}\n'
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from paceline.workloads.reference import render_reference
+from paceline.foundation.workloads.reference import render_reference
 
 PAGE = Path(__file__).parents[3] / "docs" / "workloads.md"
 
 
 def test_the_page_lists_the_declared_workloads() -> None:
-    """After a change: python -m paceline.workloads.reference > docs/workloads.md."""
+    """After a change: python -m paceline.foundation.workloads.reference > docs/workloads.md."""
     assert PAGE.read_text() == render_reference()

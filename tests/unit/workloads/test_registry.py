@@ -9,11 +9,11 @@ from types import ModuleType
 
 import pytest
 
-from paceline.workloads import WorkloadError, load_workload, workload_names
-from paceline.workloads.registry import find_workloads
+from paceline.foundation.workloads import WorkloadError, load_workload, workload_names
+from paceline.foundation.workloads.registry import find_workloads
 
 DECLARATION = """
-from paceline.workloads import HeldoutWorkload
+from paceline.foundation.workloads import HeldoutWorkload
 WORKLOAD = HeldoutWorkload(name="{name}", description="a made-up workload", tasks=("code",))
 """
 

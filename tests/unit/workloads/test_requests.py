@@ -3,7 +3,7 @@
 import itertools
 import json
 
-from paceline.workloads import Prompt, SamplingSettings, Turn, build_spec, build_specs
+from paceline.foundation.workloads import Prompt, SamplingSettings, Turn, build_spec, build_specs
 
 GREEDY = SamplingSettings("m", 0.0, None, None, 7, {})
 CHAT = Prompt("json", ({"role": "user", "content": "hi"},), None, 64)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.workloads import FillerText, SyntheticLengths
+from paceline.foundation.workloads import FillerText, SyntheticLengths
 
 FILLER = FillerText("some text of a program\n" * 500, chars_per_token=2.0)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from paceline.workloads import FillerText, Prompt, Trace, Turn, WorkloadError, load_trace
+from paceline.foundation.workloads import FillerText, Prompt, Trace, Turn, WorkloadError, load_trace
 
 FILLER = FillerText("abcdefghij" * 500, chars_per_token=2.0)
 TOOLS = [{"type": "function", "function": {"name": "ls"}}]

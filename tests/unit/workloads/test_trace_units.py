@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from paceline.workloads import TimeUnit, Trace, WorkloadError, load_trace
+from paceline.foundation.workloads import TimeUnit, Trace, WorkloadError, load_trace
 
 LENGTHS = {"input_length": 600, "output_length": 4}
 BLOCKS = {**LENGTHS, "hash_ids": [1, 2]}

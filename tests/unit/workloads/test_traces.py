@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from paceline.workloads import FillerText, TimeUnit, WorkloadError, load_trace
+from paceline.foundation.workloads import FillerText, TimeUnit, WorkloadError, load_trace
 
 FILLER = FillerText("abcdefghij" * 50, chars_per_token=2.0)
 

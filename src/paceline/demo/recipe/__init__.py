@@ -3,5 +3,5 @@
 The steps in order: `corpus` and `tasks` (text), `tokenizer` and `dataset` (rows), `model`,
 `initial` and `training` (weights), `own_answers` (the draft's last lessons), `export`, `evaluate`
 and `card`. `deepen` makes the costlier twin for benchmarks. What `paceline draft` needs too is in
-`paceline.distillation`. No other package imports this package.
+`paceline.foundation.distillation`. No other package imports this package.
 """

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from paceline.distillation import held_out
+from paceline.foundation.distillation import held_out
 
 HELD_OUT_PER_THOUSAND = 40
 """Chosen empirically: about 4 % of the files, some 60, enough for every figure in the card."""

@@ -16,10 +16,10 @@ from torch import Tensor
 
 from paceline.demo.recipe.dataset import Dataset, TrainingBatch
 from paceline.demo.recipe.model import Qwen2
-from paceline.distillation.checkpoint import load_state, save_state
-from paceline.distillation.losses import forward_kl
-from paceline.distillation.optimizer import build_optimizers, descend
-from paceline.distillation.rates import rate_factor
+from paceline.foundation.distillation.checkpoint import load_state, save_state
+from paceline.foundation.distillation.losses import forward_kl
+from paceline.foundation.distillation.optimizer import build_optimizers, descend
+from paceline.foundation.distillation.rates import rate_factor
 
 
 @dataclass(frozen=True, slots=True)

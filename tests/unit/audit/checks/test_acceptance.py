@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.audit.checks.acceptance import AcceptanceResult, check_acceptance, falls
-from paceline.audit.prompts import PROMPTS
-from paceline.audit.server.server import Server
+from paceline.workbench.audit.checks.acceptance import AcceptanceResult, check_acceptance, falls
+from paceline.workbench.audit.prompts import PROMPTS
+from paceline.workbench.audit.server.server import Server
 from unit.audit.simulated import Drafting, WithoutDrafts
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.audit.checks.acceptance import AcceptanceResult
-from paceline.audit.checks.features import FeatureResults
-from paceline.audit.checks.greedy import GreedyResult
-from paceline.audit.checks.sampled import PLAIN_CASES, SampledCheck, SampledResult
-from paceline.audit.prompts import PROMPTS, REPETITIVE
-from paceline.audit.server.server import Server
-from paceline.audit.server.truth import Truth
-from paceline.audit.statistics.evidence import Evidence
-from paceline.audit.verdict import Verdict, decide
-from paceline.mock_vllm.model.sampling_defect import DefectKind, SamplingDefect
+from paceline.testing.mock_vllm.model.sampling_defect import DefectKind, SamplingDefect
+from paceline.workbench.audit.checks.acceptance import AcceptanceResult
+from paceline.workbench.audit.checks.features import FeatureResults
+from paceline.workbench.audit.checks.greedy import GreedyResult
+from paceline.workbench.audit.checks.sampled import PLAIN_CASES, SampledCheck, SampledResult
+from paceline.workbench.audit.prompts import PROMPTS, REPETITIVE
+from paceline.workbench.audit.server.server import Server
+from paceline.workbench.audit.server.truth import Truth
+from paceline.workbench.audit.statistics.evidence import Evidence
+from paceline.workbench.audit.verdict import Verdict, decide
 from unit.audit.simulated import ChangingEveryToken, SimulatedTransport
 
 _NUM_SEEDS = 10

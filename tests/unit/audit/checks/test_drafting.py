@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from paceline.audit.auditing import Audit, AuditConfig
-from paceline.audit.checks.drafting import DraftUse
-from paceline.audit.server.server import Server
-from paceline.audit.verdict import Verdict
+from paceline.workbench.audit.auditing import Audit, AuditConfig
+from paceline.workbench.audit.checks.drafting import DraftUse
+from paceline.workbench.audit.server.server import Server
+from paceline.workbench.audit.verdict import Verdict
 from unit.audit.simulated import Counting, SimulatedTransport
 
 QUICK = AuditConfig(smallest_bias=2.0, restart_seconds=0.0)

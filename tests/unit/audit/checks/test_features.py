@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from paceline.audit.checks.features import (
+from paceline.testing.mock_vllm.model.sampling_defect import DefectKind, SamplingDefect
+from paceline.workbench.audit.checks.features import (
     FEATURES,
     FeatureResults,
     check_feature,
@@ -16,10 +17,9 @@ from paceline.audit.checks.features import (
     stop_string,
     twins,
 )
-from paceline.audit.server.server import Server
-from paceline.audit.server.transport import ServerError
-from paceline.audit.values import Answer
-from paceline.mock_vllm.model.sampling_defect import DefectKind, SamplingDefect
+from paceline.workbench.audit.server.server import Server
+from paceline.workbench.audit.server.transport import ServerError
+from paceline.workbench.audit.values import Answer
 from unit.audit.simulated import SimulatedTransport
 
 

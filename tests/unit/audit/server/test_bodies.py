@@ -8,10 +8,10 @@ import shlex
 
 import pytest
 
-from paceline.audit.server import bodies
-from paceline.audit.server.bodies import read_answers, render_body, render_curl
-from paceline.audit.server.transport import ServerError
-from paceline.audit.values import GREEDY, Request, SamplingCase
+from paceline.workbench.audit.server import bodies
+from paceline.workbench.audit.server.bodies import read_answers, render_body, render_curl
+from paceline.workbench.audit.server.transport import ServerError
+from paceline.workbench.audit.values import GREEDY, Request, SamplingCase
 
 CASE = SamplingCase("case", temperature=0.7, top_k=5, top_p=0.9, presence_penalty=1.0)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.audit.server.counters import read_num_drafted
+from paceline.workbench.audit.server.counters import read_num_drafted
 
 _NAME = "vllm:spec_decode_num_draft_tokens"
 

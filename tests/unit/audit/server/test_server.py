@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from paceline.audit.server.server import Server
-from paceline.audit.server.transport import ServerError
-from paceline.audit.server.truth import Truth
-from paceline.audit.values import GREEDY, AuditError, Request, SamplingCase
+from paceline.workbench.audit.server.server import Server
+from paceline.workbench.audit.server.transport import ServerError
+from paceline.workbench.audit.server.truth import Truth
+from paceline.workbench.audit.values import GREEDY, AuditError, Request, SamplingCase
 from unit.audit.simulated import DyingOn, SimulatedTransport, WithoutDrafts
 
 

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from paceline.audit.server.transport import HttpTransport, ServerError
+from paceline.workbench.audit.server.transport import HttpTransport, ServerError
 
 
 async def test_only_a_newline_ends_the_line_of_an_event() -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from paceline.audit.statistics.claims import REST, claimed_probs
-from paceline.audit.values import SamplingCase
+from paceline.workbench.audit.statistics.claims import REST, claimed_probs
+from paceline.workbench.audit.values import SamplingCase
 
 ALL = {token: math.log(p) for token, p in enumerate((0.4, 0.3, 0.15, 0.1, 0.05))}
 THREE = {token: ALL[token] for token in range(3)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from paceline.audit.statistics.bets import (
+from paceline.workbench.audit.statistics.bets import (
     DEPENDENCE_NAMES,
     NAMES,
     Batch,
@@ -13,7 +13,7 @@ from paceline.audit.statistics.bets import (
     log_bets,
     uniforms,
 )
-from paceline.audit.statistics.evidence import ALONG, BETWEEN, Evidence, Observed
+from paceline.workbench.audit.statistics.evidence import ALONG, BETWEEN, Evidence, Observed
 
 PROBS = np.array([0.5, 0.3, 0.15, 0.05])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.audit.statistics.greedy import (
+from paceline.workbench.audit.statistics.greedy import (
     NEAR_TIE_NATS,
     Deviation,
     first_difference,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.audit.statistics.greedy import number_format
-from paceline.audit.statistics.noise import Noise, measure_noise
+from paceline.workbench.audit.statistics.greedy import number_format
+from paceline.workbench.audit.statistics.noise import Noise, measure_noise
 
 
 def test_the_sizes_of_noise() -> None:

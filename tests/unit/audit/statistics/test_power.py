@@ -5,9 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from paceline.audit.statistics.bets import Batch
-from paceline.audit.statistics.evidence import Evidence, Observed
-from paceline.audit.statistics.power import growth_needed, probability_shift, smallest_bias
+from paceline.workbench.audit.statistics.bets import Batch
+from paceline.workbench.audit.statistics.evidence import Evidence, Observed
+from paceline.workbench.audit.statistics.power import (
+    growth_needed,
+    probability_shift,
+    smallest_bias,
+)
 
 ABOVE = 1000.0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from paceline.bench.compare.contrasts import Arm, Block, Round
+from paceline.workbench.bench.compare.contrasts import Arm, Block, Round
 
 ABBA = (Arm.A, Arm.B, Arm.B, Arm.A)
 BAAB = (Arm.B, Arm.A, Arm.A, Arm.B)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.bench.compare.arm_settings import parse_setting
+from paceline.workbench.bench.compare.arm_settings import parse_setting
 
 
 @pytest.mark.parametrize(

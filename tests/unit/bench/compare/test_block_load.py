@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from paceline.bench.compare.block_load import BlockLoad
-from paceline.workloads import Prompt, SamplingSettings
+from paceline.foundation.workloads import Prompt, SamplingSettings
+from paceline.workbench.bench.compare.block_load import BlockLoad
 
 PROMPTS = [Prompt("t", None, f"prompt {i}", 8) for i in range(5)]
 

@@ -8,11 +8,11 @@ import aiohttp
 import pytest
 from yarl import URL
 
-from paceline.bench.compare.block_load import BlockLoad
-from paceline.bench.compare.block_runner import HttpBlockRunner, Target
-from paceline.bench.compare.contrasts import Arm
-from paceline.bench.load.client import StreamingClient
-from paceline.workloads import SamplingSettings
+from paceline.foundation.load.client import StreamingClient
+from paceline.foundation.workloads import SamplingSettings
+from paceline.workbench.bench.compare.block_load import BlockLoad
+from paceline.workbench.bench.compare.block_runner import HttpBlockRunner, Target
+from paceline.workbench.bench.compare.contrasts import Arm
 from unit.bench.simulated import SimulatedServer, scripted
 
 

@@ -10,14 +10,14 @@ from collections import Counter
 
 import pytest
 
-from paceline.bench.compare.campaign import (
+from paceline.workbench.bench.compare.campaign import (
     Campaign,
     CampaignSettings,
     judge_interrupted,
     run_campaign,
 )
-from paceline.bench.compare.contrasts import Arm, Block, Figure
-from paceline.bench.compare.verdict import Verdict
+from paceline.workbench.bench.compare.contrasts import Arm, Block, Figure
+from paceline.workbench.bench.compare.verdict import Verdict
 
 
 class VirtualServers:

@@ -13,11 +13,11 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner, Result
 
-from paceline.bench.command import bench
-from paceline.bench.compare import measure
-from paceline.bench.compare.block_runner import HttpBlockRunner
-from paceline.bench.compare.contrasts import Arm, Block
-from paceline.mock_vllm.spawn import spawn_mock_vllm
+from paceline.testing.mock_vllm.spawn import spawn_mock_vllm
+from paceline.workbench.bench.command import bench
+from paceline.workbench.bench.compare import measure
+from paceline.workbench.bench.compare.block_runner import HttpBlockRunner
+from paceline.workbench.bench.compare.contrasts import Arm, Block
 from unit.bench.bench_process import interrupt, start_bench
 from unit.bench.simulated import SimulatedServer
 

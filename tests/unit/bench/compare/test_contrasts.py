@@ -8,8 +8,8 @@ from collections import Counter
 
 import pytest
 
-from paceline.bench.compare.contrasts import Arm, Figure, choose_order, make_block
-from paceline.bench.load.records import RequestOutcome, RequestRecord
+from paceline.foundation.load.records import RequestOutcome, RequestRecord
+from paceline.workbench.bench.compare.contrasts import Arm, Figure, choose_order, make_block
 from unit.bench.compare.rounds import ABBA, BAAB, make_round
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.bench.compare.looks import LookSchedule
-from paceline.bench.compare.signed_rank import min_differences
+from paceline.foundation.results.signed_rank import min_differences
+from paceline.workbench.bench.compare.looks import LookSchedule
 
 
 def test_the_first_look_comes_after_ten_rounds_and_each_other_after_1_6_times_as_many() -> None:

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from paceline.bench.compare.signed_rank import (
+from paceline.foundation.results.signed_rank import (
     hodges_lehmann,
     min_differences,
     signed_rank_interval,

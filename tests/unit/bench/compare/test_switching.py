@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from paceline.bench.compare import measure
-from paceline.bench.compare.block_runner import HttpBlockRunner
-from paceline.bench.compare.config import CompareConfig
-from paceline.bench.compare.contrasts import Arm, Figure
-from paceline.bench.compare.measure import Comparison, compare, finish, new_comparison
-from paceline.bench.compare.verdict import Verdict
-from paceline.bench.governor import switch as governor_switch
-from paceline.bench.load.client import StreamingClient
-from paceline.bench.run.config import BenchError
+from paceline.foundation.load.client import StreamingClient
+from paceline.foundation.load.config import BenchError
+from paceline.foundation.servers.governor import switch as governor_switch
+from paceline.workbench.bench.compare import measure
+from paceline.workbench.bench.compare.block_runner import HttpBlockRunner
+from paceline.workbench.bench.compare.config import CompareConfig
+from paceline.workbench.bench.compare.contrasts import Arm, Figure
+from paceline.workbench.bench.compare.measure import Comparison, compare, finish, new_comparison
+from paceline.workbench.bench.compare.verdict import Verdict
 from unit.bench.governor.conftest import clocks_of_the_event_loop, governed
 from unit.bench.governor.governed_server import GovernedServer
 from unit.bench.trace.virtual_time import now_s

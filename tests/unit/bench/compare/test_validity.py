@@ -6,10 +6,10 @@ import dataclasses
 
 import pytest
 
-from paceline.bench.compare.config import CompareConfig
-from paceline.bench.compare.contrasts import Round
-from paceline.bench.compare.measure import finish, is_valid, new_comparison
-from paceline.bench.compare.report import render_document
+from paceline.workbench.bench.compare.config import CompareConfig
+from paceline.workbench.bench.compare.contrasts import Round
+from paceline.workbench.bench.compare.measure import finish, is_valid, new_comparison
+from paceline.workbench.bench.compare.report import render_document
 from unit.bench.compare.rounds import make_round
 
 

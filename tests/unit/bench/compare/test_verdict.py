@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from paceline.bench.compare.contrasts import Figure, Round
-from paceline.bench.compare.verdict import Verdict, judge
+from paceline.workbench.bench.compare.contrasts import Figure, Round
+from paceline.workbench.bench.compare.verdict import Verdict, judge
 from unit.bench.compare.rounds import make_round
 
 PRIMARY = Figure.OUTPUT_TOKENS_PER_S

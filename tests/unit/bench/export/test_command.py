@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from paceline.bench.command import bench
+from paceline.workbench.bench.command import bench
 from unit.bench.simulated import SimulatedServer
 
 

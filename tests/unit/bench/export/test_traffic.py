@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from paceline.bench.export.scripts import render_script
-from paceline.bench.export.traffic import Traffic, make_traffic
-from paceline.bench.load.arrivals import poisson_arrivals
-from paceline.workloads import Prompt, SamplingSettings, build_specs
+from paceline.foundation.load.arrivals import poisson_arrivals
+from paceline.foundation.workloads import Prompt, SamplingSettings, build_specs
+from paceline.workbench.bench.export.scripts import render_script
+from paceline.workbench.bench.export.traffic import Traffic, make_traffic
 
 PROMPTS = [
     Prompt("qa", ({"role": "user", "content": 'it\'s "quoted" \\n </script>\u2028'},), None, 8)

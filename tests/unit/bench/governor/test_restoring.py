@@ -9,9 +9,9 @@ import aiohttp
 import pytest
 from yarl import URL
 
-from paceline.bench.governor import page as governor_page
-from paceline.bench.governor import switch as governor_switch
-from paceline.bench.governor.switch import (
+from paceline.foundation.servers.governor import page as governor_page
+from paceline.foundation.servers.governor import switch as governor_switch
+from paceline.foundation.servers.governor.switch import (
     ChangedByOther,
     GovernorSwitch,
     RestoreFailed,

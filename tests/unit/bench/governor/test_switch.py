@@ -9,8 +9,8 @@ import aiohttp
 import pytest
 from yarl import URL
 
-from paceline.bench.governor import switch as governor_switch
-from paceline.bench.governor.switch import SwitchUnavailable, switchable_governor
+from paceline.foundation.servers.governor import switch as governor_switch
+from paceline.foundation.servers.governor.switch import SwitchUnavailable, switchable_governor
 from unit.bench.governor.governed_server import GovernedServer
 
 

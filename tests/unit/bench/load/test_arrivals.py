@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from paceline.bench.load.arrivals import poisson_arrivals, schedule_arrivals
-from paceline.bench.load.loads import OpenLoop
+from paceline.foundation.load.arrivals import poisson_arrivals, schedule_arrivals
+from paceline.foundation.load.loads import OpenLoop
 
 
 def test_gaps_are_exponential_with_the_mean_of_the_rate() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from paceline.bench.load.chunks import read_chunk
-from paceline.bench.load.records import DraftCounts
+from paceline.foundation.load.chunks import read_chunk
+from paceline.foundation.load.records import DraftCounts
 
 USAGE = {"prompt_tokens": 5, "completion_tokens": 2}
 

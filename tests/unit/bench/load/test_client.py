@@ -18,9 +18,9 @@ import pytest
 from polling import until
 from yarl import URL
 
-from paceline.bench.load.client import StreamingClient
-from paceline.bench.load.records import RequestOutcome
-from paceline.workloads import Prompt, SamplingSettings, Turn, build_spec
+from paceline.foundation.load.client import StreamingClient
+from paceline.foundation.load.records import RequestOutcome
+from paceline.foundation.workloads import Prompt, SamplingSettings, Turn, build_spec
 from unit.bench.simulated import SimulatedServer, scripted_spec
 
 

@@ -10,10 +10,10 @@ import aiohttp
 import pytest
 from yarl import URL
 
-from paceline.bench.load.client import StreamingClient
-from paceline.bench.load.driver import run_closed_loop, run_open_loop
-from paceline.bench.load.records import RequestOutcome, RequestRecord
-from paceline.workloads import RequestSpec
+from paceline.foundation.load.client import StreamingClient
+from paceline.foundation.load.driver import run_closed_loop, run_open_loop
+from paceline.foundation.load.records import RequestOutcome, RequestRecord
+from paceline.foundation.workloads import RequestSpec
 from unit.bench.simulated import SimulatedServer, scripted_spec
 
 

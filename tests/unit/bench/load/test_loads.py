@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.bench.load.loads import (
+from paceline.foundation.load.loads import (
     ClosedLoop,
     Load,
     OpenLoop,

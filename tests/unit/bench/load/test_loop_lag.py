@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from paceline.bench.load.loop_lag import STALL_S, LoopLag, watched_loop
+from paceline.foundation.load.loop_lag import STALL_S, LoopLag, watched_loop
 
 
 def test_late_wakeups_are_stalls_and_early_ones_are_not() -> None:

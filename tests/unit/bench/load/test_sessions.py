@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from paceline.bench.load.driver import LoadRun, Stretch
-from paceline.bench.load.records import RequestOutcome, RequestRecord
-from paceline.workloads import Prompt, RequestSpec, SamplingSettings, Turn, build_spec
+from paceline.foundation.load.driver import LoadRun, Stretch
+from paceline.foundation.load.records import RequestOutcome, RequestRecord
+from paceline.foundation.workloads import Prompt, RequestSpec, SamplingSettings, Turn, build_spec
 
 SAMPLING = SamplingSettings("m", 0.0, None, None, 0, {})
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.bench.load import sse
-from paceline.bench.load.sse import SseDecoder
+from paceline.foundation.load import sse
+from paceline.foundation.load.sse import SseDecoder
 
 STREAM = (
     b"\xef\xbb\xbf: a comment\r\n"

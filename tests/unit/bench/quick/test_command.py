@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from paceline.bench.command import bench
-from paceline.mock_vllm.spawn import spawn_mock_vllm
+from paceline.testing.mock_vllm.spawn import spawn_mock_vllm
+from paceline.workbench.bench.command import bench
 from unit.bench.bench_process import interrupt, start_bench
 
 

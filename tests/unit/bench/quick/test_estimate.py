@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from paceline.bench.quick.estimate import HeldConcurrency, estimate_held
-from paceline.bench.quick.levels import Window, next_level
+from paceline.workbench.bench.quick.estimate import HeldConcurrency, estimate_held
+from paceline.workbench.bench.quick.levels import Window, next_level
 
 
 def window(level: int, *ttfts_s: float) -> Window:

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from paceline.bench.quick.levels import Window, bracket, next_level, tail_s
+from paceline.workbench.bench.quick.levels import Window, bracket, next_level, tail_s
 
 
 def window(level: int, ttft_s: float) -> Window:

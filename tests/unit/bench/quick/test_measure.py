@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from paceline.bench.quick import measure, window
-from paceline.bench.quick.config import QuickConfig
-from paceline.bench.quick.measure import QuickResult, measure_quickly
-from paceline.bench.results.environment import describe_environment
-from paceline.bench.run.config import BenchError
-from paceline.mock_vllm import MockVllm, MockVllmSettings
+from paceline.foundation.load.config import BenchError
+from paceline.foundation.results.environment import describe_environment
+from paceline.testing.mock_vllm import MockVllm, MockVllmSettings
+from paceline.workbench.bench.quick import measure, window
+from paceline.workbench.bench.quick.config import QuickConfig
+from paceline.workbench.bench.quick.measure import QuickResult, measure_quickly
 from unit.bench.governor.governed_server import GovernedServer
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from paceline.bench.quick.config import QuickConfig
-from paceline.bench.quick.gain_ratio import gain_of_pairs, unknown_gain
-from paceline.bench.quick.levels import Window
-from paceline.bench.quick.measure import QuickResult
-from paceline.bench.quick.report import render_answer, render_document
-from paceline.bench.results.environment import describe_environment
+from paceline.foundation.results.environment import describe_environment
+from paceline.workbench.bench.quick.config import QuickConfig
+from paceline.workbench.bench.quick.gain_ratio import gain_of_pairs, unknown_gain
+from paceline.workbench.bench.quick.levels import Window
+from paceline.workbench.bench.quick.measure import QuickResult
+from paceline.workbench.bench.quick.report import render_answer, render_document
 
 
 def result_with(**changes: Any) -> QuickResult:

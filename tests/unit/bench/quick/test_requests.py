@@ -7,10 +7,10 @@ from typing import Any, cast
 
 import pytest
 
-from paceline.bench.load.records import RequestOutcome
-from paceline.bench.quick.requests import SessionSender, find_form
-from paceline.bench.run.config import BenchError
-from paceline.workloads import RequestSpec, SamplingSettings, load_workload
+from paceline.foundation.load.config import BenchError
+from paceline.foundation.load.quick_requests import SessionSender, find_form
+from paceline.foundation.load.records import RequestOutcome
+from paceline.foundation.workloads import RequestSpec, SamplingSettings, load_workload
 
 
 class Refusing:

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from paceline.bench.load.records import RequestOutcome, RequestRecord
-from paceline.bench.quick.window import longest_window_s, summarize_window
+from paceline.foundation.load.records import RequestOutcome, RequestRecord
+from paceline.workbench.bench.quick.window import longest_window_s, summarize_window
 
 
 def record(

@@ -6,13 +6,13 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from paceline.bench.compare.campaign import Campaign
-from paceline.bench.compare.config import CompareConfig
-from paceline.bench.compare.contrasts import Arm, Figure
-from paceline.bench.compare.measure import ArmIdentity, Comparison, finish
-from paceline.bench.compare.report import render_document as render_comparison
-from paceline.bench.compare.verdict import judge
-from paceline.bench.results.environment import describe_environment
+from paceline.foundation.results.environment import describe_environment
+from paceline.workbench.bench.compare.campaign import Campaign
+from paceline.workbench.bench.compare.config import CompareConfig
+from paceline.workbench.bench.compare.contrasts import Arm, Figure
+from paceline.workbench.bench.compare.measure import ArmIdentity, Comparison, finish
+from paceline.workbench.bench.compare.report import render_document as render_comparison
+from paceline.workbench.bench.compare.verdict import judge
 from unit.bench.compare.rounds import make_round
 
 

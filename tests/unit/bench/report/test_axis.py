@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.bench.report.axis import Axis, padded, round_ticks
+from paceline.workbench.bench.report.axis import Axis, padded, round_ticks
 
 
 def test_values_are_placed_linearly_also_upside_down() -> None:

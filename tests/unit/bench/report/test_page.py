@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from paceline.bench.report import compare_page, run_page
-from paceline.bench.report.page import ReportError, render_report
+from paceline.workbench.bench.report import compare_page, run_page
+from paceline.workbench.bench.report.page import ReportError, render_report
 from unit.bench.report.documents import compare_document, run_document, settings_document
 
 VOID = {"meta", "br", "link", "rect", "circle", "line", "path"}

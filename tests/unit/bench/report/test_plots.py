@@ -9,7 +9,7 @@ from itertools import combinations
 
 import pytest
 
-from paceline.bench.report.plots import (
+from paceline.workbench.bench.report.plots import (
     MAX_FONT_SIZE,
     WIDTH,
     Bar,
@@ -108,7 +108,7 @@ def text_boxes(svg: str) -> Iterator[tuple[float, float, float, float, str]]:
 
 
 def test_the_style_sheet_enlarges_text_to_at_most_the_largest_size() -> None:
-    style = resources.files("paceline.bench.report").joinpath("style.css").read_text("utf-8")
+    style = resources.files("paceline.foundation.results").joinpath("style.css").read_text("utf-8")
     sizes = [float(size) for size in re.findall(r"svg \{[^}]*font-size: ([\d.]+)px", style)]
     assert max(sizes) == MAX_FONT_SIZE
 

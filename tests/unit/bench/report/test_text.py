@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.bench.report.text import duration_ms, number, percent, plural, value_text
+from paceline.foundation.results.text import duration_ms, number, percent, plural, value_text
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.bench.load.records import RequestOutcome, RequestRecord
+from paceline.foundation.load.records import RequestOutcome, RequestRecord
 
 
 def record(

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from paceline.bench.results.adaptation import AdaptationRule, adaptation_lag
-from paceline.bench.results.series import TokenArrivals
+from paceline.foundation.results.adaptation import AdaptationRule, adaptation_lag
+from paceline.foundation.results.series import TokenArrivals
 
 RULE = AdaptationRule(window_s=1.0, tolerance_fraction=0.1)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from paceline.bench.load.records import RequestRecord
-from paceline.bench.results.bootstrap import MIN_UNITS, bootstrap_figures, expanded_levels
-from paceline.bench.results.slo import Slo
+from paceline.foundation.load.records import RequestRecord
+from paceline.foundation.results.bootstrap import MIN_UNITS, bootstrap_figures, expanded_levels
+from paceline.foundation.results.slo import Slo
 from unit.bench.results.records import record, steady
 
 

@@ -6,8 +6,12 @@ from array import array
 
 import pytest
 
-from paceline.bench.load.loop_lag import LoopLag, Stall
-from paceline.bench.results.client_health import MAX_STALLS_LISTED, StallRecord, assess_client
+from paceline.foundation.load.loop_lag import LoopLag, Stall
+from paceline.workbench.bench.results.client_health import (
+    MAX_STALLS_LISTED,
+    StallRecord,
+    assess_client,
+)
 from unit.bench.results.records import record, steady
 
 

@@ -11,13 +11,13 @@ import pytest
 from aiohttp import web
 from yarl import URL
 
-from paceline.bench.results.counters import (
+from paceline.workbench.bench.results.counters import (
     CounterReading,
     compare_readings,
     find_counters,
     read_again,
 )
-from paceline.bench.results.speculation import SpeculationCounters
+from paceline.workbench.bench.results.speculation import SpeculationCounters
 from unit.bench.simulated import SimulatedServer
 
 

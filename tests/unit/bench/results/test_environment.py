@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.audit.command import audit
-from paceline.bench.quick.command import quick_command
-from paceline.bench.results import environment
-from paceline.bench.results.environment import describe_environment, render_command
-from paceline.bench.results.source_state import SourceState
-from paceline.bench.run.command import run_command
-from paceline.validate.command import validate
+from paceline.foundation.results import environment
+from paceline.foundation.results.environment import describe_environment, render_command
+from paceline.foundation.results.source_state import SourceState
+from paceline.operations.validate.command import validate
+from paceline.workbench.audit.command import audit
+from paceline.workbench.bench.quick.command import quick_command
+from paceline.workbench.bench.run.command import run_command
 
 SECRET_FLAGS = sorted(
     {

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from paceline.bench.load.records import RequestRecord
-from paceline.bench.results.other_traffic import OtherTraffic, find_other_traffic
-from paceline.bench.results.speculation import (
+from paceline.foundation.load.records import RequestRecord
+from paceline.workbench.bench.results.other_traffic import OtherTraffic, find_other_traffic
+from paceline.workbench.bench.results.speculation import (
     SpeculationCounters,
     compare_counters,
     unknown_speculation,
 )
-from paceline.bench.results.validity import judge_counters
+from paceline.workbench.bench.results.validity import judge_counters
 from unit.bench.results.records import record
 
 EIGHT = [record(index, output_tokens=20) for index in range(8)]

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from paceline.bench.load.records import DraftCounts
-from paceline.bench.results.request_acceptance import Spread, summarize_acceptance
-from paceline.bench.results.summary import summarize
+from paceline.foundation.load.records import DraftCounts
+from paceline.workbench.bench.results.request_acceptance import Spread, summarize_acceptance
+from paceline.workbench.bench.results.summary import summarize
 from unit.bench.results.records import record
 
 

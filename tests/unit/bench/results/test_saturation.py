@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from paceline.bench.load.arrivals import poisson_arrivals
-from paceline.bench.load.records import RequestRecord
-from paceline.bench.results.saturation import MIN_REQUESTS, find_queue_growth
+from paceline.foundation.load.arrivals import poisson_arrivals
+from paceline.foundation.load.records import RequestRecord
+from paceline.workbench.bench.results.saturation import MIN_REQUESTS, find_queue_growth
 from unit.bench.results.records import record
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.bench.results.series import build_series, mean_in_flight, token_arrivals
+from paceline.foundation.results.series import build_series, mean_in_flight, token_arrivals
 from unit.bench.results.records import record, steady
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.bench.results.slo import (
+from paceline.foundation.results.slo import (
     Slo,
     describe_slo,
     measure_goodput,

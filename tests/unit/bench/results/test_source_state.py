@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from paceline.bench.results.source_state import SourceState, read_source_state
+from paceline.foundation.results.source_state import SourceState, read_source_state
 
 
 def git(folder: Path, *arguments: str) -> str:

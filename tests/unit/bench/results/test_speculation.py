@@ -2,7 +2,7 @@
 
 import pytest
 
-from paceline.bench.results.speculation import (
+from paceline.workbench.bench.results.speculation import (
     SpeculationCounters,
     compare_counters,
     counters_from_governor,

@@ -2,10 +2,10 @@
 
 import pytest
 
-from paceline.bench.load.records import RequestOutcome, RequestRecord
-from paceline.bench.results.distribution import describe_ms
-from paceline.bench.results.slo import Slo
-from paceline.bench.results.summary import summarize
+from paceline.foundation.load.records import RequestOutcome, RequestRecord
+from paceline.foundation.results.distribution import describe_ms
+from paceline.foundation.results.slo import Slo
+from paceline.workbench.bench.results.summary import summarize
 from unit.bench.results.records import record
 
 

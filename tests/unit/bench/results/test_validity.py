@@ -6,14 +6,19 @@ from array import array
 
 import pytest
 
-from paceline.bench.load.loads import ClosedLoop, Load, OpenLoop
-from paceline.bench.load.loop_lag import LoopLag, Stall
-from paceline.bench.load.records import RequestRecord
-from paceline.bench.results.bootstrap import BootstrapInterval
-from paceline.bench.results.client_health import ClientHealth, assess_client
-from paceline.bench.results.slo import Slo
-from paceline.bench.results.summary import summarize
-from paceline.bench.results.validity import RunWarning, judge_client, judge_figures, judge_load
+from paceline.foundation.load.loads import ClosedLoop, Load, OpenLoop
+from paceline.foundation.load.loop_lag import LoopLag, Stall
+from paceline.foundation.load.records import RequestRecord
+from paceline.foundation.results.bootstrap import BootstrapInterval
+from paceline.foundation.results.slo import Slo
+from paceline.workbench.bench.results.client_health import ClientHealth, assess_client
+from paceline.workbench.bench.results.summary import summarize
+from paceline.workbench.bench.results.validity import (
+    RunWarning,
+    judge_client,
+    judge_figures,
+    judge_load,
+)
 from unit.bench.results.records import record, steady
 
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from paceline.bench.results import validity
+from paceline.workbench.bench.results import validity
 
 
 @pytest.fixture(autouse=True)

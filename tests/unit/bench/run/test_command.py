@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from paceline.bench.command import bench
-from paceline.workloads import load_workloads
+from paceline.foundation.workloads import load_workloads
+from paceline.workbench.bench.command import bench
 from unit.bench.run.schema import validate
 from unit.bench.simulated import SimulatedServer
 
@@ -222,7 +222,7 @@ def test_the_command_line_loads_without_the_heavy_imports() -> None:
     """`paceline --help` must stay fast: aiohttp and NumPy come only with a run."""
     import subprocess
 
-    code = "import sys, paceline.bench.command; print({'aiohttp', 'numpy'} & set(sys.modules))"
+    code = "import sys, paceline.workbench.bench.command; print({'aiohttp', 'numpy'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
 

@@ -8,16 +8,16 @@ from typing import Any
 import jsonschema
 import pytest
 
-from paceline.bench.results.environment import describe_environment
-from paceline.bench.run.config import RunConfig
-from paceline.bench.run.document import render_document, render_schema
-from paceline.bench.run.outcome import assemble_result
-from paceline.bench.run.plan import plan_run
+from paceline.foundation.load.config import RunConfig
+from paceline.foundation.results.environment import describe_environment
+from paceline.workbench.bench.run.document import render_document, render_schema
+from paceline.workbench.bench.run.outcome import assemble_result
+from paceline.workbench.bench.run.plan import plan_run
 from unit.bench.run.schema import SCHEMA, validate
 
 
 def test_the_published_schema_is_the_one_of_the_code() -> None:
-    """After a change: python -m paceline.bench.run.document > docs/bench-run.schema.json."""
+    """After a change: python -m paceline.workbench.bench.run.document > docs/bench-run.schema.json."""
     assert json.loads(SCHEMA.read_text()) == render_schema()
 
 

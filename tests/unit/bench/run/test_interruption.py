@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from paceline.mock_vllm import read_request_log
-from paceline.mock_vllm.spawn import SpawnedMockVllm, spawn_mock_vllm
+from paceline.testing.mock_vllm import read_request_log
+from paceline.testing.mock_vllm.spawn import SpawnedMockVllm, spawn_mock_vllm
 from unit.bench.bench_process import interrupt, start_bench, wait_for
 from unit.bench.run.schema import validate
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from paceline.bench.load.loads import ClosedLoop, OpenLoop
-from paceline.bench.run.phase_file import PhaseConfig, load_phases
-from paceline.workloads import WorkloadError
+from paceline.foundation.load.loads import ClosedLoop, OpenLoop
+from paceline.foundation.load.phase_file import PhaseConfig, load_phases
+from paceline.foundation.workloads import WorkloadError
 
 DAY = """
 phases:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from paceline.bench.load.loads import ClosedLoop, OpenLoop, RecordedArrivals
-from paceline.bench.run.config import RunConfig
-from paceline.bench.run.phase_file import PhaseConfig
-from paceline.bench.run.plan import TracePrompts, load_run_trace, plan_run
-from paceline.bench.run.repeat import PhaseSource
-from paceline.workloads import FillerText, WorkloadError
+from paceline.foundation.load.config import RunConfig
+from paceline.foundation.load.loads import ClosedLoop, OpenLoop, RecordedArrivals
+from paceline.foundation.load.phase_file import PhaseConfig
+from paceline.foundation.workloads import FillerText, WorkloadError
+from paceline.workbench.bench.run.plan import TracePrompts, load_run_trace, plan_run
+from paceline.workbench.bench.run.repeat import PhaseSource
 
 URL = "http://127.0.0.1:8000"
 

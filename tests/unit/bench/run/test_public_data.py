@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from paceline.bench.command import bench
+from paceline.workbench.bench.command import bench
 from unit.bench.run.schema import validate
 from unit.bench.simulated import SimulatedServer
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from paceline.bench.run.suited_workload import choose_workload
 from paceline.cli import main
-from paceline.mock_vllm import spawn_mock_vllm
-from paceline.named_models import BUNDLED_NAME
+from paceline.foundation.load.suited_workload import choose_workload
+from paceline.foundation.named_models import BUNDLED_NAME
+from paceline.testing.mock_vllm import spawn_mock_vllm
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from paceline.bench.command import bench
-from paceline.bench.results import validity
+from paceline.workbench.bench.command import bench
+from paceline.workbench.bench.results import validity
 from unit.bench.simulated import SimulatedServer
 
 LENGTHS = ("--input-len", "20", "--output-len", "3")
@@ -67,7 +67,7 @@ def test_without_rates_the_limit_is_searched_for(
     threaded_server: SimulatedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The search is cut after two rates: the first one is that of one request in flight."""
-    monkeypatch.setattr("paceline.bench.sweep.measure.MAX_SEARCHED", 2)
+    monkeypatch.setattr("paceline.workbench.bench.sweep.measure.MAX_SEARCHED", 2)
     report = tmp_path / "sweep.json"
     threaded_server.extra_delay_s = 0.01
     result = invoke(threaded_server.url, *LENGTHS, "--duration", "1", "--json", str(report))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.bench.load.records import RequestRecord
-from paceline.bench.sweep.rates import RateStep, is_rate_kept, next_rate, served_fraction
+from paceline.foundation.load.records import RequestRecord
+from paceline.workbench.bench.sweep.rates import RateStep, is_rate_kept, next_rate, served_fraction
 from unit.bench.results.records import record
 
 

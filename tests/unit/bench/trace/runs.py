@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from paceline.bench.load.records import RequestOutcome, RequestRecord
-from paceline.bench.results.environment import describe_environment
-from paceline.bench.trace.config import AcceptanceMode, TraceConfig
-from paceline.bench.trace.measure import TraceMeasurement
-from paceline.shifting_trace import Category, Script, ShiftingTrace, TokenRange, TracePhase
+from paceline.foundation.load.records import RequestOutcome, RequestRecord
+from paceline.foundation.results.environment import describe_environment
+from paceline.foundation.shifting_trace import (
+    Category,
+    Script,
+    ShiftingTrace,
+    TokenRange,
+    TracePhase,
+)
+from paceline.workbench.bench.trace.config import AcceptanceMode, TraceConfig
+from paceline.workbench.bench.trace.measure import TraceMeasurement
 
 
 def scripted(name: str, *acceptance: float, output: int = 12) -> Category:

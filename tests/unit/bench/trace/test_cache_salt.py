@@ -8,7 +8,7 @@ from typing import Any
 
 from aiohttp import web
 
-from paceline.bench.trace.measure import CACHE_IS_SHARED, measure_trace
+from paceline.workbench.bench.trace.measure import CACHE_IS_SHARED, measure_trace
 from unit.bench.trace.runs import closed, make_trace, measurement, scripted
 from unit.bench.trace.virtual_time import clocks_of_the_event_loop, now_s
 

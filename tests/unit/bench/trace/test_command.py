@@ -13,10 +13,10 @@ import httpx
 import pytest
 from click.testing import CliRunner, Result
 
-from paceline.bench.command import bench
-from paceline.bench.results.speculation import counters_from_metrics
-from paceline.mock_vllm import SpawnedMockVllm, spawn_mock_vllm
-from paceline.shifting_trace.reading import parse_trace
+from paceline.foundation.shifting_trace.reading import parse_trace
+from paceline.testing.mock_vllm import SpawnedMockVllm, spawn_mock_vllm
+from paceline.workbench.bench.command import bench
+from paceline.workbench.bench.results.speculation import counters_from_metrics
 from unit.bench.bench_process import interrupt, start_bench
 from unit.shifting_trace.documents import document
 
@@ -108,7 +108,9 @@ def test_servers_are_started_for_synthetic_acceptance(tmp_path: Path) -> None:
     whole["phases"][0]["output_tokens"] = 600
     whole["phases"].append(whole["phases"][0] | {"name": "b", "mix": "hard"})
     trace.write_text(json.dumps(whole))
-    command = f"{shlex.quote(sys.executable)} -m paceline.mock_vllm --port {{port}} --tpot-ms 2 "
+    command = (
+        f"{shlex.quote(sys.executable)} -m paceline.testing.mock_vllm --port {{port}} --tpot-ms 2 "
+    )
     command += "--speculative-config {speculative_config}"
     invoke(
         *(str(trace), "--acceptance", "synthetic", "--draft-length", "2"),

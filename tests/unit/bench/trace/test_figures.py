@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 from yarl import URL
 
-from paceline.bench.load.records import RequestOutcome
-from paceline.bench.results.counters import CounterReading
-from paceline.bench.results.speculation import SpeculationCounters
-from paceline.bench.trace.config import AcceptanceMode
-from paceline.bench.trace.figures import TraceFigures, compute_figures
-from paceline.bench.trace.measure import TraceMeasurement
+from paceline.foundation.load.records import RequestOutcome
+from paceline.workbench.bench.results.counters import CounterReading
+from paceline.workbench.bench.results.speculation import SpeculationCounters
+from paceline.workbench.bench.trace.config import AcceptanceMode
+from paceline.workbench.bench.trace.figures import TraceFigures, compute_figures
+from paceline.workbench.bench.trace.measure import TraceMeasurement
 from unit.bench.trace.runs import closed, make_trace, measurement, record, scripted
 
 TRACE = make_trace(

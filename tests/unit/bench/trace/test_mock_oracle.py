@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from paceline.bench.trace.figures import TraceFigures, compute_figures
-from paceline.bench.trace.measure import TraceMeasurement, measure_trace
-from paceline.bench.trace.oracle import EarlierRun, compare
-from paceline.mock_vllm import MockVllm, MockVllmSettings
-from paceline.mock_vllm.model.speculation import Speculation
-from paceline.shifting_trace import ShiftingTrace
+from paceline.foundation.shifting_trace import ShiftingTrace
+from paceline.testing.mock_vllm import MockVllm, MockVllmSettings
+from paceline.testing.mock_vllm.model.speculation import Speculation
+from paceline.workbench.bench.trace.figures import TraceFigures, compute_figures
+from paceline.workbench.bench.trace.measure import TraceMeasurement, measure_trace
+from paceline.workbench.bench.trace.oracle import EarlierRun, compare
 from unit.bench.trace.runs import closed, make_trace, measurement, scripted
 from unit.bench.trace.virtual_time import now_s, run_virtually
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from paceline.bench.run.config import BenchError
-from paceline.bench.trace.figures import TraceFigures, compute_figures
-from paceline.bench.trace.oracle import EarlierRun, compare, read_run
-from paceline.bench.trace.report import identify, render_document
+from paceline.foundation.load.config import BenchError
+from paceline.workbench.bench.trace.figures import TraceFigures, compute_figures
+from paceline.workbench.bench.trace.oracle import EarlierRun, compare, read_run
+from paceline.workbench.bench.trace.report import identify, render_document
 from unit.bench.trace.runs import closed, make_trace, measurement, record, scripted
 
 TRACE = make_trace(

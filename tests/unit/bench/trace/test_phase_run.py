@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from paceline.bench.load.records import RequestOutcome, RequestRecord
-from paceline.bench.run.config import BenchError
-from paceline.bench.trace.phase_run import PhaseLog, PhaseRun
-from paceline.shifting_trace import TracePhase
-from paceline.workloads import RequestSpec
+from paceline.foundation.load.config import BenchError
+from paceline.foundation.load.records import RequestOutcome, RequestRecord
+from paceline.foundation.shifting_trace import TracePhase
+from paceline.foundation.workloads import RequestSpec
+from paceline.workbench.bench.trace.phase_run import PhaseLog, PhaseRun
 from unit.bench.trace.virtual_time import now_s, run_virtually
 
 

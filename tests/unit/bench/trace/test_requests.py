@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from paceline.bench.trace.config import AcceptanceMode, TraceConfig
-from paceline.bench.trace.requests import make_source
-from paceline.shifting_trace import Category, TextSource, find_trace
-from paceline.workloads import RequestSpec, WorkloadError, load_workload
+from paceline.foundation.shifting_trace import Category, TextSource, find_trace
+from paceline.foundation.workloads import RequestSpec, WorkloadError, load_workload
+from paceline.workbench.bench.trace.config import AcceptanceMode, TraceConfig
+from paceline.workbench.bench.trace.requests import make_source
 from unit.bench.trace.runs import closed, make_trace, scripted
 
 TRACE = find_trace("easy-hard-easy")

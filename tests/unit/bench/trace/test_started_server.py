@@ -9,10 +9,10 @@ import sys
 import aiohttp
 import pytest
 
-from paceline.bench.run.config import BenchError
-from paceline.bench.trace.started_server import render_words, started_server
+from paceline.foundation.load.config import BenchError
+from paceline.workbench.bench.trace.started_server import render_words, started_server
 
-MOCK = f"{shlex.quote(sys.executable)} -m paceline.mock_vllm --port {{port}}"
+MOCK = f"{shlex.quote(sys.executable)} -m paceline.testing.mock_vllm --port {{port}}"
 
 
 def test_the_command_gets_a_port_and_the_configuration_of_vllm() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.bench.trace.static_acceptance import static_rates, stretches
-from paceline.shifting_trace import TracePhase
+from paceline.foundation.shifting_trace import TracePhase
+from paceline.workbench.bench.trace.static_acceptance import static_rates, stretches
 from unit.bench.trace.runs import closed, make_trace, scripted
 
 EASY, HARD = scripted("easy", 0.9, 0.8), scripted("hard", 0.2, output=24)

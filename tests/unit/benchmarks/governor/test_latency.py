@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.governor.latency import best_held, describe, ratios
-from paceline.policy_simulator.engine.simulated_engine import SimulatedEngine
-from paceline.policy_simulator.evaluation.arms import HeldLength
-from paceline.policy_simulator.machines.cost import LinearCost
-from paceline.policy_simulator.machines.machine import Disturbance, Machine
-from paceline.policy_simulator.traffic.phases import (
+from paceline.testing.policy_simulator.engine.simulated_engine import SimulatedEngine
+from paceline.testing.policy_simulator.evaluation.arms import HeldLength
+from paceline.testing.policy_simulator.machines.cost import LinearCost
+from paceline.testing.policy_simulator.machines.machine import Disturbance, Machine
+from paceline.testing.policy_simulator.traffic.phases import (
     ClosedLoop,
     DraftTruth,
     Lengths,

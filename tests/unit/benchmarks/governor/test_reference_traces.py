@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.governor.reference_traces import Cell, run_cell
-from paceline.shifting_trace import find_trace
+from paceline.foundation.shifting_trace import find_trace
 
 
 def test_a_cell_has_every_arm_and_fractions_of_the_best_length_of_each_phase() -> None:

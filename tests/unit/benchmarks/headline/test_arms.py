@@ -20,11 +20,11 @@ from benchmarks.headline.arms import (
     server_plan,
 )
 from paceline import demo
-from paceline.config import load_settings
-from paceline.engine.launch.hardware import read_hardware
-from paceline.quantize.own.compression import quantization_config
-from paceline.quantize.schemes import SCHEMES
-from paceline.serve.plan import make_plan
+from paceline.foundation.quantized.compression import quantization_config
+from paceline.foundation.quantized.schemes import SCHEMES
+from paceline.runtime.config import load_settings
+from paceline.runtime.engine.launch.hardware import read_hardware
+from paceline.runtime.serve.plan import make_plan
 
 BUNDLED = ModelFolders(str(demo.target_path()), str(demo.draft_path()), gguf="x.gguf")
 FURTHER = ("vllm+layout+w8a8", "vllm+layout+fp8+ngram+K=2#b", "paceline+awq+ngram", "paceline#b")

@@ -19,7 +19,7 @@ from benchmarks.headline.cells import (
     slice_load,
     toy,
 )
-from paceline.workloads import load_prompt_file
+from paceline.foundation.workloads import load_prompt_file
 
 CELLS = parse_cells(DEFAULT_CELLS)
 BY_NAME = {cell.name: cell for cell in CELLS}

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.headline import run
 from benchmarks.results_file import encode_result, read_result
-from paceline.bench.results.environment import describe_environment
+from paceline.foundation.results.environment import describe_environment
 
 ARMS = ["naive", "llama.cpp", "vllm", "vllm+layout+K=2", "paceline", "paceline+w8a8"]
 CELLS = ["chat-1", "json-sampled-4", "code-64", "system-cached"]

@@ -13,7 +13,7 @@ from benchmarks.headline.arms import parse_arm
 from benchmarks.headline.cells import parse_cells, slice_load
 from benchmarks.headline.http_arm import HttpArm, Load, describe_turn
 from benchmarks.headline.naive_server import build_application
-from paceline.bench.load.records import RequestOutcome, RequestRecord
+from paceline.foundation.load.records import RequestOutcome, RequestRecord
 
 
 class Drafting:

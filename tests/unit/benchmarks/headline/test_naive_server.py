@@ -15,10 +15,10 @@ from aiohttp.test_utils import TestServer
 from yarl import URL
 
 from benchmarks.headline.naive_server import build_application
-from paceline.bench.load.client import StreamingClient
-from paceline.bench.load.driver import run_closed_loop
-from paceline.bench.load.records import RequestOutcome, RequestRecord
-from paceline.workloads import RequestSpec
+from paceline.foundation.load.client import StreamingClient
+from paceline.foundation.load.driver import run_closed_loop
+from paceline.foundation.load.records import RequestOutcome, RequestRecord
+from paceline.foundation.workloads import RequestSpec
 
 
 class Generator:

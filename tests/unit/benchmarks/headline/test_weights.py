@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from benchmarks.headline import weights
 from benchmarks.headline.arms import ModelFolders, parse_arm, parse_arms
 from benchmarks.headline.bandwidth import measure_bandwidth, read_bytes
-from paceline.named_models import NamedModel
+from paceline.foundation.named_models import NamedModel
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ GOVERNOR = ROOT / "src" / "paceline" / "governor"
 
 def test_a_module_is_judged_by_its_mirror() -> None:
     path = GOVERNOR / "policies" / "latency.py"
-    assert module_of(path) == "paceline.governor.policies.latency"
+    assert module_of(path) == "paceline.runtime.governor.policies.latency"
     assert judges_of(path) == ["tests/unit/governor/policies/test_latency.py"]
 
 

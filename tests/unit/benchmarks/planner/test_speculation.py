@@ -22,7 +22,7 @@ from benchmarks.planner.speculation_cells import (
     trace_cells,
 )
 from benchmarks.results_file import read_result
-from paceline.capacity.speculation import Acceptance
+from paceline.foundation.capacity.speculation import Acceptance
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from benchmarks.quality.defects import DEFECTS, Defect, read_folder, write_faulty
-from paceline.quality.models import load_variant, read_format
-from paceline.quantize.run import Machine, QuantizeOptions, run_quantization
+from paceline.workbench.quality.models import load_variant, read_format
+from paceline.workbench.quantize.run import Machine, QuantizeOptions, run_quantization
 from unit.quantize.tiny import make_tiny, write_prompts
 
 TOKENS = torch.tensor([[5, 77, 300, 1024, 9, 2048]])

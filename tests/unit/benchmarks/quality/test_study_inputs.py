@@ -10,7 +10,7 @@ import pytest
 from benchmarks.quality import sound
 from benchmarks.quality.prompts import names_of, score_lines, signature_tasks, write_prompts
 from benchmarks.quality.sound import FIXED, VARIED, make_folder, models_of
-from paceline.workloads import load_prompt_file
+from paceline.foundation.workloads import load_prompt_file
 
 
 def test_prompts_of_two_seeds_and_of_the_calibration_differ() -> None:

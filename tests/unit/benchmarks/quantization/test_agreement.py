@@ -11,9 +11,9 @@ import pytest
 
 from benchmarks.quantization.agreement import GateVerdict, ask_gate, find_disagreement
 from benchmarks.quantization.variants import VARIANTS
-from paceline.engine.launch.hardware import read_hardware
-from paceline.quantize.own.compression import quantization_config
-from paceline.quantize.schemes import SCHEMES
+from paceline.foundation.quantized.compression import quantization_config
+from paceline.foundation.quantized.schemes import SCHEMES
+from paceline.runtime.engine.launch.hardware import read_hardware
 
 INT8 = GateVerdict(expected_kernels=("CPUInt8ScaledMMLinearKernel",))
 REFUSED = GateVerdict(refusal="has no kernel for it")
@@ -48,7 +48,12 @@ def test_agreement(name: str, gate: GateVerdict, outcome: dict[str, Any]) -> Non
         ("kv-fp8", GateVerdict(), started(PLAIN), "kept as float32, asked for was fp8"),
         ("float32", GateVerdict(), started(PLAIN, "uint8"), "kept as uint8"),
         ("float32", GateVerdict(), started({"Other": 1}), "the unquantized model runs Other"),
-        ("float32", GateVerdict(), started(PLAIN, modified_by=("paceline.engine",)), "not stock"),
+        (
+            "float32",
+            GateVerdict(),
+            started(PLAIN, modified_by=("paceline.runtime.engine",)),
+            "not stock",
+        ),
     ],
 )
 def test_disagreement(name: str, gate: GateVerdict, outcome: dict[str, Any], found: str) -> None:

@@ -16,8 +16,8 @@ from benchmarks.quantization.campaign import Campaign, Settings
 from benchmarks.quantization.engines import EngineError
 from benchmarks.quantization.summary import summarize
 from benchmarks.quantization.variants import with_baselines
-from paceline.quantize.own.compression import quantization_config
-from paceline.quantize.schemes import SCHEMES
+from paceline.foundation.quantized.compression import quantization_config
+from paceline.foundation.quantized.schemes import SCHEMES
 
 SECONDS = {"float32": 2.0, "bfloat16": 4.0, "control": 2.0, "w8a8": 1.0}
 KERNELS = {"w8a8": "CPUInt8ScaledMMLinearKernel"}

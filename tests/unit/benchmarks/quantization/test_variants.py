@@ -15,7 +15,7 @@ from benchmarks.quantization.variants import (
     speculating,
     with_baselines,
 )
-from paceline.engine.launch.hardware import Hardware, read_hardware
+from paceline.runtime.engine.launch.hardware import Hardware, read_hardware
 
 
 def cpu(*flags: str) -> Hardware:

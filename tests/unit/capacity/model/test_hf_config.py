@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from paceline.capacity.model.hf_config import UnknownModelError, read_model_config
-from paceline.capacity.model.shape import HeadAttention, LatentAttention
+from paceline.foundation.capacity.model.hf_config import UnknownModelError, read_model_config
+from paceline.foundation.capacity.model.shape import HeadAttention, LatentAttention
 from unit.capacity.model.configs import DEEPSEEK, LLAMA
 
 

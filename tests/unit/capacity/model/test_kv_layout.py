@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.capacity.model.hf_config import read_model_config
-from paceline.capacity.model.kv_layout import (
+from paceline.foundation.capacity.model.hf_config import read_model_config
+from paceline.foundation.capacity.model.kv_layout import (
     KvLayers,
     kv_bytes_per_token,
     kv_layers,
     kv_layout,
 )
-from paceline.plan.sources.catalogue import load_catalogue
+from paceline.foundation.planning.sources.catalogue import load_catalogue
 from unit.capacity.model.configs import DEEPSEEK, LLAMA
 
 

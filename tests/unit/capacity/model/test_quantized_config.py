@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from paceline.capacity.model.hf_config import UnknownModelError, read_model_config
-from paceline.capacity.model.quantized_config import read_weight_format
-from paceline.capacity.model.weights import weight_bytes
+from paceline.foundation.capacity.model.hf_config import UnknownModelError, read_model_config
+from paceline.foundation.capacity.model.quantized_config import read_weight_format
+from paceline.foundation.capacity.model.weights import weight_bytes
 from unit.capacity.model.configs import LLAMA
 
 ATTENTION = 64 * 96 + 64 * 64

@@ -8,13 +8,13 @@ import math
 import pytest
 from safetensors import safe_open
 
-from paceline.capacity.model.hf_config import read_model_config
-from paceline.capacity.model.matrices import check_tensor_parallel, tensor_parallel_sizes
-from paceline.capacity.model.quantized_config import read_weight_format
-from paceline.capacity.model.weight_format import WeightFormat, named_format
-from paceline.capacity.model.weights import num_params, pass_work, weight_bytes
-from paceline.named_models import smollm2
-from paceline.plan.sources.catalogue import load_catalogue
+from paceline.foundation.capacity.model.hf_config import read_model_config
+from paceline.foundation.capacity.model.matrices import check_tensor_parallel, tensor_parallel_sizes
+from paceline.foundation.capacity.model.quantized_config import read_weight_format
+from paceline.foundation.capacity.model.weight_format import WeightFormat, named_format
+from paceline.foundation.capacity.model.weights import num_params, pass_work, weight_bytes
+from paceline.foundation.named_models import smollm2
+from paceline.foundation.planning.sources.catalogue import load_catalogue
 from unit.capacity.model.configs import DEEPSEEK, LLAMA
 
 BF16 = WeightFormat("bfloat16", "bfloat16")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.doctor.checks.capacity import descriptors, kv_cache, queue
-from paceline.doctor.readings.observation import Observation, Reading
-from paceline.doctor.values import Basis, CannotJudge, Finding, Severity
-from paceline.metrics_page import parse_page
+from paceline.foundation.servers.metrics_page import parse_page
+from paceline.operations.doctor.checks.capacity import descriptors, kv_cache, queue
+from paceline.operations.doctor.readings.observation import Observation, Reading
+from paceline.operations.doctor.values import Basis, CannotJudge, Finding, Severity
 from unit.doctor.gateways import observe_gateway, probed
 from unit.doctor.simulated import SimulatedEngine, observe_vllm
 

@@ -6,9 +6,9 @@ import dataclasses
 
 import pytest
 
-from paceline.doctor.checks import cpu_kernels
-from paceline.doctor.readings.local_cpu import LocalCpu
-from paceline.doctor.values import Basis, CannotJudge, Severity
+from paceline.operations.doctor.checks import cpu_kernels
+from paceline.operations.doctor.readings.local_cpu import LocalCpu
+from paceline.operations.doctor.values import Basis, CannotJudge, Severity
 from unit.doctor.gateways import observe_gateway
 from unit.doctor.simulated import observe_vllm
 

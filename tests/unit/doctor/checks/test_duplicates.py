@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.doctor.checks import duplicates
-from paceline.doctor.values import CannotJudge, Severity
+from paceline.operations.doctor.checks import duplicates
+from paceline.operations.doctor.values import CannotJudge, Severity
 from unit.doctor.gateways import observe_gateway, probed
 
 

@@ -6,8 +6,13 @@ import dataclasses
 
 import pytest
 
-from paceline.doctor.checks.fleet import failing_requests, imbalance, restarts, unavailable
-from paceline.doctor.values import Basis, CannotJudge, Severity
+from paceline.operations.doctor.checks.fleet import (
+    failing_requests,
+    imbalance,
+    restarts,
+    unavailable,
+)
+from paceline.operations.doctor.values import Basis, CannotJudge, Severity
 from unit.doctor.gateways import CHANGES, TOKENS, observe_gateway, probed
 from unit.doctor.simulated import SimulatedEngine, observe_vllm
 

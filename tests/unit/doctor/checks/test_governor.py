@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.doctor.checks.governor import costs, drift, failing
-from paceline.doctor.readings.observation import Observation
-from paceline.doctor.values import CannotJudge, CostUnit, Severity
-from paceline.monitoring import alerts
+from paceline.operations.doctor.checks.governor import costs, drift, failing
+from paceline.operations.doctor.readings.observation import Observation
+from paceline.operations.doctor.values import CannotJudge, CostUnit, Severity
+from paceline.operations.monitoring import alerts
 from unit.doctor.gateways import observe_gateway
 
 

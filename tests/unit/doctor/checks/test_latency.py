@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
-from paceline.doctor.checks.latency import first_requests, prefill_stalls
-from paceline.doctor.values import CannotJudge, CostUnit, Evidence, Severity
+from paceline.operations.doctor.checks.latency import first_requests, prefill_stalls
+from paceline.operations.doctor.values import CannotJudge, CostUnit, Evidence, Severity
 from unit.doctor.gateways import observe_gateway
 from unit.doctor.simulated import SimulatedEngine, observe_vllm
 

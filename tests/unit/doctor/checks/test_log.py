@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.doctor.checks.log import messages
-from paceline.doctor.checks.log.patterns import LOG_PATTERNS
-from paceline.doctor.values import CannotJudge, Severity
+from paceline.operations.doctor.checks.log import messages
+from paceline.operations.doctor.checks.log.patterns import LOG_PATTERNS
+from paceline.operations.doctor.values import CannotJudge, Severity
 from unit.doctor.simulated import observe_vllm
 
 LINES = {

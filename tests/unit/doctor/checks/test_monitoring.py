@@ -7,19 +7,19 @@ import json
 import pytest
 import yaml
 
-from paceline.doctor.checks import monitoring
-from paceline.doctor.readings.monitors import (
+from paceline.operations.doctor.checks import monitoring
+from paceline.operations.doctor.readings.monitors import (
     Monitor,
     MonitorFile,
     monitors_of_dashboards,
     monitors_of_rules,
 )
-from paceline.doctor.values import CannotJudge, Severity
-from paceline.gateway.metrics.definitions import metric_definitions
-from paceline.monitoring.alerts import AlertOptions, render_alert_rules
-from paceline.monitoring.dashboards import DASHBOARDS
-from paceline.monitoring.dashboards.model import render_dashboard
-from paceline.monitoring.queries import MetricQueries
+from paceline.operations.doctor.values import CannotJudge, Severity
+from paceline.operations.monitoring.alerts import AlertOptions, render_alert_rules
+from paceline.operations.monitoring.dashboards import DASHBOARDS
+from paceline.operations.monitoring.dashboards.model import render_dashboard
+from paceline.operations.monitoring.queries import MetricQueries
+from paceline.runtime.gateway.metrics.definitions import metric_definitions
 from unit.doctor.gateways import observe_gateway
 from unit.doctor.simulated import SimulatedEngine, observe_vllm
 

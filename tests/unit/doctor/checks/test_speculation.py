@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
-from paceline.doctor.checks.speculation import data_parallel, length, loss
-from paceline.doctor.values import Basis, CannotJudge, Finding, Severity
+from paceline.operations.doctor.checks.speculation import data_parallel, length, loss
+from paceline.operations.doctor.values import Basis, CannotJudge, Finding, Severity
 from unit.doctor.gateways import observe_gateway, probed
 from unit.doctor.simulated import SimulatedEngine, observe_vllm
 

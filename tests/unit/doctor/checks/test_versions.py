@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from paceline.doctor.checks.versions import defects, releases
-from paceline.doctor.readings.local_cpu import LocalCpu
-from paceline.doctor.values import CannotJudge, Severity
+from paceline.operations.doctor.checks.versions import defects, releases
+from paceline.operations.doctor.readings.local_cpu import LocalCpu
+from paceline.operations.doctor.values import CannotJudge, Severity
 from unit.doctor.gateways import observe_gateway
 from unit.doctor.simulated import SimulatedEngine, observe_vllm
 

@@ -9,7 +9,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from paceline.doctor.estimates.correlated_fit import MAX_VALUES, Design, Floats, design_of
+from paceline.operations.doctor.estimates.correlated_fit import (
+    MAX_VALUES,
+    Design,
+    Floats,
+    design_of,
+)
 
 _NUM_DRAWS = 600
 _TRUE_SLOPE = 0.7

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.doctor.estimates.draft_cost import slowdown_of
-from paceline.doctor.estimates.drafting import drafting_of
-from paceline.doctor.estimates.gain import best_length, gain_of
-from paceline.doctor.estimates.interval import Interval
+from paceline.operations.doctor.estimates.draft_cost import slowdown_of
+from paceline.operations.doctor.estimates.drafting import drafting_of
+from paceline.operations.doctor.estimates.gain import best_length, gain_of
+from paceline.operations.doctor.estimates.interval import Interval
 from unit.doctor.simulated import SimulatedEngine, observe_vllm
 
 # Step time in ms without load, of a draft token, of a token in the batch; measured or derived

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from paceline.doctor.estimates.drafting import Drafting, drafting_of
-from paceline.doctor.estimates.step_points import StepPoint, pooled
-from paceline.doctor.readings.engines import EngineReading
+from paceline.operations.doctor.estimates.drafting import Drafting, drafting_of
+from paceline.operations.doctor.estimates.step_points import StepPoint, pooled
+from paceline.operations.doctor.readings.engines import EngineReading
 from unit.doctor.estimates.test_correlated_fit import errors
 
 _DRAFTS_PER_S = 400

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from yarl import URL
 
-from paceline.doctor.checks.fleet import unavailable
-from paceline.doctor.checks.speculation import loss
-from paceline.doctor.diagnosing import DoctorConfig, Visit, money_of
-from paceline.doctor.estimates.money import Amount, MachinePrice, MoneyLost, money_lost
-from paceline.doctor.observing.watching import Watch
-from paceline.doctor.readings.probe_result import MeasuredGain
-from paceline.doctor.values import Basis, Cost, CostUnit, unknown_cost
+from paceline.operations.doctor.checks.fleet import unavailable
+from paceline.operations.doctor.checks.speculation import loss
+from paceline.operations.doctor.diagnosing import DoctorConfig, Visit, money_of
+from paceline.operations.doctor.estimates.money import Amount, MachinePrice, MoneyLost, money_lost
+from paceline.operations.doctor.observing.watching import Watch
+from paceline.operations.doctor.readings.probe_result import MeasuredGain
+from paceline.operations.doctor.values import Basis, Cost, CostUnit, unknown_cost
 from unit.doctor.gateways import CHANGES, observe_gateway, probed
 from unit.doctor.simulated import SimulatedEngine, observe_vllm
 

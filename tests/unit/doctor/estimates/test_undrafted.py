@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from paceline.doctor.estimates.interval import Interval
-from paceline.doctor.estimates.undrafted import (
+from paceline.operations.doctor.estimates.interval import Interval
+from paceline.operations.doctor.estimates.undrafted import (
     HOW_FROM_MIXED_BATCHES,
     AnswerTime,
     StepRound,

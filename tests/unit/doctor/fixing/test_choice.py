@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.doctor.fixing.choice import choose_fix, helps
-from paceline.doctor.readings.probe_result import MeasuredGain
-from paceline.doctor.values import Finding, Severity, unknown_cost
+from paceline.operations.doctor.fixing.choice import choose_fix, helps
+from paceline.operations.doctor.readings.probe_result import MeasuredGain
+from paceline.operations.doctor.values import Finding, Severity, unknown_cost
 
 
 def _finding(name: str, subject: str | None = None) -> Finding:

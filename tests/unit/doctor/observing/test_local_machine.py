@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from yarl import URL
 
-from paceline.doctor.observing.local_machine import read_local_cpu
-from paceline.doctor.readings.local_cpu import LocalCpu
+from paceline.operations.doctor.observing.local_machine import read_local_cpu
+from paceline.operations.doctor.readings.local_cpu import LocalCpu
 
 HEADER = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid\n"
 URL_OF_8000 = URL("http://127.0.0.1:8000")

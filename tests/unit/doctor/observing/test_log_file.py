@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from paceline.doctor.errors import DoctorError
-from paceline.doctor.observing import log_file
-from paceline.doctor.observing.log_file import read_log
+from paceline.operations.doctor.errors import DoctorError
+from paceline.operations.doctor.observing import log_file
+from paceline.operations.doctor.observing.log_file import read_log
 
 
 def test_of_a_long_log_only_the_end_is_read(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.doctor.observing.server import governor_states
+from paceline.operations.doctor.observing.server import governor_states
 
 
 def test_replicas_without_a_governor_are_left_out() -> None:

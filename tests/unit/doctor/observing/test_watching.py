@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from paceline.doctor.checks.latency import first_requests
-from paceline.doctor.observing.server import ObservedServer, ReadingFailed
-from paceline.doctor.observing.watching import Watch, watch
-from paceline.doctor.readings.observation import Observation, Reading
+from paceline.operations.doctor.checks.latency import first_requests
+from paceline.operations.doctor.observing.server import ObservedServer, ReadingFailed
+from paceline.operations.doctor.observing.watching import Watch, watch
+from paceline.operations.doctor.readings.observation import Observation, Reading
 from unit.doctor.gateways import observe_gateway
 from unit.doctor.simulated import SimulatedEngine, observe_vllm
 

@@ -8,13 +8,13 @@ import itertools
 import pytest
 from rich.console import Console
 
-from paceline.bench.run.config import parse_server_url
-from paceline.doctor.checks import CHECKS
-from paceline.doctor.diagnosing import DoctorConfig, Visit
-from paceline.doctor.output.lines import render_lines
-from paceline.doctor.output.progress import terminal_stages
-from paceline.doctor.probing.settings import ProbeSettings
-from paceline.doctor.values import (
+from paceline.foundation.load.config import parse_server_url
+from paceline.operations.doctor.checks import CHECKS
+from paceline.operations.doctor.diagnosing import DoctorConfig, Visit
+from paceline.operations.doctor.output.lines import render_lines
+from paceline.operations.doctor.output.progress import terminal_stages
+from paceline.operations.doctor.probing.settings import ProbeSettings
+from paceline.operations.doctor.values import (
     Diagnosis,
     Evidence,
     Finding,

@@ -16,14 +16,14 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from yarl import URL
 
-from paceline.bench.quick.requests import SessionSender
-from paceline.doctor.observing.server import ObservedServer
-from paceline.doctor.probing import shared_steps
-from paceline.doctor.probing.alternation import NotMeasured
-from paceline.doctor.probing.context_end import infer_gain_of_drafts
-from paceline.doctor.probing.load import Answers, ProbeLoad
-from paceline.doctor.probing.settings import ProbeSettings
-from paceline.doctor.readings.probe_result import MeasuredGain
+from paceline.foundation.load.quick_requests import SessionSender
+from paceline.operations.doctor.observing.server import ObservedServer
+from paceline.operations.doctor.probing import shared_steps
+from paceline.operations.doctor.probing.alternation import NotMeasured
+from paceline.operations.doctor.probing.context_end import infer_gain_of_drafts
+from paceline.operations.doctor.probing.load import Answers, ProbeLoad
+from paceline.operations.doctor.probing.settings import ProbeSettings
+from paceline.operations.doctor.readings.probe_result import MeasuredGain
 from unit.doctor.simulated import SimulatedEngine, observe_vllm
 
 LENGTH = 8

@@ -10,15 +10,15 @@ from typing import Any, cast
 import pytest
 from yarl import URL
 
-from paceline.bench.load.records import RequestOutcome, RequestRecord
-from paceline.doctor.estimates.undrafted import AnswerTime
-from paceline.doctor.probing.alternation import NotMeasured
-from paceline.doctor.probing.load import Answers, ProbeLoad, send_load
-from paceline.doctor.probing.load_pieces import LoadPieces, PastLoad, load_of
-from paceline.doctor.probing.settings import ProbeSettings
-from paceline.doctor.readings.engines import EngineReading
-from paceline.doctor.readings.observation import Reading
-from paceline.metrics_page import MetricsPage
+from paceline.foundation.load.records import RequestOutcome, RequestRecord
+from paceline.foundation.servers.metrics_page import MetricsPage
+from paceline.operations.doctor.estimates.undrafted import AnswerTime
+from paceline.operations.doctor.probing.alternation import NotMeasured
+from paceline.operations.doctor.probing.load import Answers, ProbeLoad, send_load
+from paceline.operations.doctor.probing.load_pieces import LoadPieces, PastLoad, load_of
+from paceline.operations.doctor.probing.settings import ProbeSettings
+from paceline.operations.doctor.readings.engines import EngineReading
+from paceline.operations.doctor.readings.observation import Reading
 
 SETTINGS = ProbeSettings(URL("http://127.0.0.1:1"), None, 30.0, concurrency=4)
 ANSWER_S = 0.02

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from paceline.bench.governor import switch as governor_switch
-from paceline.doctor.diagnosing import Visit, diagnose, fix_server, visit_server
-from paceline.doctor.errors import DoctorError
-from paceline.doctor.output.document import render_document, visit_exit_code
-from paceline.doctor.output.lines import render_lines
-from paceline.doctor.probing import alternation
-from paceline.doctor.probing.alternation import summarize
+from paceline.foundation.servers.governor import switch as governor_switch
+from paceline.operations.doctor.diagnosing import Visit, diagnose, fix_server, visit_server
+from paceline.operations.doctor.errors import DoctorError
+from paceline.operations.doctor.output.document import render_document, visit_exit_code
+from paceline.operations.doctor.output.lines import render_lines
+from paceline.operations.doctor.probing import alternation
+from paceline.operations.doctor.probing.alternation import summarize
 from unit.doctor.governed import GovernedGateway, serving
 
 LOSING = {"policy": "fixed", "draft_length": 3, "fast_s": 0.05, "slow_s": 0.002}

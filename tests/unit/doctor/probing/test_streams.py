@@ -11,8 +11,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from yarl import URL
 
-from paceline.doctor.probing.streams import StreamCount, count_streams
-from paceline.mock_vllm import MockVllm, MockVllmSettings
+from paceline.operations.doctor.probing.streams import StreamCount, count_streams
+from paceline.testing.mock_vllm import MockVllm, MockVllmSettings
 
 
 @contextlib.asynccontextmanager

@@ -6,9 +6,13 @@ import doctest
 
 import pytest
 
-from paceline.doctor.checks.log.messages import judge_log
-from paceline.doctor.readings import engine_log
-from paceline.doctor.readings.engine_log import is_remark, root_exception, without_client_text
+from paceline.operations.doctor.checks.log.messages import judge_log
+from paceline.operations.doctor.readings import engine_log
+from paceline.operations.doctor.readings.engine_log import (
+    is_remark,
+    root_exception,
+    without_client_text,
+)
 
 TEXT = "CUDA out of memory; Too many open files; Killed process 7 (OOMKilled); device_config=cpu"
 API = "(APIServer pid=9) "

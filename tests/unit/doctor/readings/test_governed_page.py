@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from paceline.doctor.checks.governor import failing
-from paceline.doctor.readings.engines import governors_on, read_engines
-from paceline.doctor.readings.observation import Observation, Reading
-from paceline.metrics_page import parse_page
+from paceline.foundation.servers.metrics_page import parse_page
+from paceline.operations.doctor.checks.governor import failing
+from paceline.operations.doctor.readings.engines import governors_on, read_engines
+from paceline.operations.doctor.readings.observation import Observation, Reading
 
 
 def _page(safe_plan_steps: int) -> str:

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 import yaml
 
-from paceline.doctor.readings.monitors import (
+from paceline.operations.doctor.readings.monitors import (
     Monitor,
     monitors_of_dashboards,
     monitors_of_rules,
 )
-from paceline.doctor.readings.resources import NoMonitors
-from paceline.monitoring.alerts import AlertOptions, alerts, render_alert_rules
-from paceline.monitoring.dashboards import DASHBOARDS
-from paceline.monitoring.dashboards.model import render_dashboard
-from paceline.monitoring.queries import MetricQueries
+from paceline.operations.doctor.readings.resources import NoMonitors
+from paceline.operations.monitoring.alerts import AlertOptions, alerts, render_alert_rules
+from paceline.operations.monitoring.dashboards import DASHBOARDS
+from paceline.operations.monitoring.dashboards.model import render_dashboard
+from paceline.operations.monitoring.queries import MetricQueries
 
 RULES = {
     "groups": [

@@ -13,7 +13,7 @@ from functools import cache
 
 import pytest
 
-from paceline.draft.acceptance.blocks import by_start, count_drafts
+from paceline.foundation.models.acceptance.blocks import by_start, count_drafts
 
 TARGET = ((0.2, 0.5, 0.3), (0.1, 0.3, 0.6), (0.15, 0.25, 0.6))
 """Probabilities of the next token, by the token before; the rows are for tokens 0, 1 and 2."""

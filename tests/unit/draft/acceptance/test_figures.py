@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.draft.acceptance import (
+from paceline.foundation.models.acceptance import (
     DraftCounts,
     PromptCounts,
     estimate_difference,
     estimate_figures,
 )
-from paceline.draft.values import DraftError, Sampling
+from paceline.foundation.models.values import DraftError, Sampling
 
 GREEDY = Sampling(0.0)
 

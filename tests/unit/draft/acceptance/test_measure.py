@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from paceline.draft.acceptance import estimate_figures, measure_drafts
-from paceline.draft.interruption import StopRequest
-from paceline.draft.models import load_model
-from paceline.draft.progress import draft_progress
-from paceline.draft.values import Answer, Sampling
+from paceline.foundation.models.acceptance import estimate_figures, measure_drafts
+from paceline.foundation.models.interruption import StopRequest
+from paceline.foundation.models.models import load_model
+from paceline.foundation.models.progress import draft_progress
+from paceline.foundation.models.values import Answer, Sampling
 from unit.draft.conftest import TinyPair
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from paceline.draft.acceptance.positions import accept_tokens
-from paceline.draft.values import Sampling
+from paceline.foundation.models.acceptance.positions import accept_tokens
+from paceline.foundation.models.values import Sampling
 
 TARGET = torch.tensor([[0.5, 0.3, 0.2], [0.5, 0.3, 0.2], [0.1, 0.1, 0.8]]).log()
 DRAFT = torch.tensor([[0.25, 0.25, 0.5], [0.25, 0.25, 0.5], [0.2, 0.2, 0.6]]).log()

@@ -10,11 +10,17 @@ from typing import Any
 import pytest
 import torch
 
-from paceline.draft.answers import AnswerFile, AnswerRequest, collect, collect_answers
-from paceline.draft.interruption import StopRequest
-from paceline.draft.models import load_model
-from paceline.draft.progress import draft_progress
-from paceline.draft.values import Answer, DraftError, EncodedPrompt, Interrupted, Sampling
+from paceline.foundation.models.answers import AnswerFile, AnswerRequest, collect, collect_answers
+from paceline.foundation.models.interruption import StopRequest
+from paceline.foundation.models.models import load_model
+from paceline.foundation.models.progress import draft_progress
+from paceline.foundation.models.values import (
+    Answer,
+    DraftError,
+    EncodedPrompt,
+    Interrupted,
+    Sampling,
+)
 from unit.draft.conftest import TinyPair
 
 REQUEST = AnswerRequest(

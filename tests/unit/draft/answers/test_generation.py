@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from paceline.draft.answers.generation import generate_answers
-from paceline.draft.interruption import StopRequest
-from paceline.draft.models import load_model
-from paceline.draft.values import EncodedPrompt, Sampling
+from paceline.foundation.models.answers.generation import generate_answers
+from paceline.foundation.models.interruption import StopRequest
+from paceline.foundation.models.models import load_model
+from paceline.foundation.models.values import EncodedPrompt, Sampling
 from unit.draft.conftest import TinyPair
 
 PROMPTS = tuple(

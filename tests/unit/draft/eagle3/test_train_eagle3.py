@@ -18,15 +18,15 @@ from click.testing import CliRunner, Result
 from transformers import LlamaConfig
 
 from paceline.cli import main
-from paceline.draft.eagle3.plan import Eagle3Plan, check_gpus, check_plan, parse_gpus
-from paceline.draft.eagle3.script import (
+from paceline.foundation.models.values import Answer, DraftError, Sampling
+from paceline.workbench.draft.eagle3.plan import Eagle3Plan, check_gpus, check_plan, parse_gpus
+from paceline.workbench.draft.eagle3.script import (
     prepare_command,
     render_rows,
     render_script,
     serve_command,
     train_command,
 )
-from paceline.draft.values import Answer, DraftError, Sampling
 from unit.draft.conftest import TinyPair
 from unit.draft.tiny_models import write_model
 

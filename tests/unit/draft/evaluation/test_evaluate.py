@@ -15,10 +15,10 @@ import torch
 from click.testing import CliRunner, Result
 
 from paceline.cli import main
-from paceline.draft.heads.folder import head_config_of, write_head
-from paceline.draft.heads.initial import initial_head
-from paceline.draft.models import load_model, load_tokenizer
-from paceline.draft.prompts import read_prompts
+from paceline.foundation.models.heads.folder import head_config_of, write_head
+from paceline.foundation.models.heads.initial import initial_head
+from paceline.foundation.models.models import load_model, load_tokenizer
+from paceline.foundation.models.prompts import read_prompts
 from unit.draft.conftest import TinyPair
 from unit.draft.tiny_models import END_ID, write_model, write_prompts
 

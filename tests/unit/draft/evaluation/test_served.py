@@ -9,9 +9,13 @@ from typing import Any
 
 import pytest
 
-from paceline.draft.acceptance import AcceptanceFigures, Estimate
-from paceline.draft.evaluation.served import check_report, compare_with_served, read_report
-from paceline.draft.values import DraftError, Sampling
+from paceline.foundation.models.acceptance import AcceptanceFigures, Estimate
+from paceline.foundation.models.values import DraftError, Sampling
+from paceline.workbench.draft.evaluation.served import (
+    check_report,
+    compare_with_served,
+    read_report,
+)
 
 
 def exact(value: float) -> Estimate:

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from paceline.draft.heads.drafts import Drafts
-from paceline.draft.heads.head import Eagle3Head, HeadConfig
+from paceline.foundation.models.heads.drafts import Drafts
+from paceline.foundation.models.heads.head import Eagle3Head, HeadConfig
 
 CONFIG = HeadConfig(
     hidden_size=16,

@@ -11,10 +11,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import GraniteConfig, LlamaConfig
 
-from paceline.draft.heads.folder import head_config_of, read_head, write_head
-from paceline.draft.heads.head import Eagle3Head
-from paceline.draft.heads.vocabulary import choose_tokens
-from paceline.draft.values import DraftError
+from paceline.foundation.models.heads.folder import head_config_of, read_head, write_head
+from paceline.foundation.models.heads.head import Eagle3Head
+from paceline.foundation.models.heads.vocabulary import choose_tokens
+from paceline.foundation.models.values import DraftError
 
 TARGET = LlamaConfig(
     vocab_size=100,

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import torch
 
-from paceline.draft.heads.folder import head_config_of
-from paceline.draft.heads.initial import even_inputs, initial_head, plain_inputs
-from paceline.draft.heads.states import aux_scales, states_of
-from paceline.draft.models import load_model
-from paceline.draft.values import Answer, Sampling
+from paceline.foundation.models.heads.folder import head_config_of
+from paceline.foundation.models.heads.initial import even_inputs, initial_head, plain_inputs
+from paceline.foundation.models.heads.states import aux_scales, states_of
+from paceline.foundation.models.models import load_model
+from paceline.foundation.models.values import Answer, Sampling
 from unit.draft.conftest import TinyPair
 
 TOKENS = [1, 4, 5, 11, 90]

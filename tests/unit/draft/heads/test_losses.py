@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from paceline.draft.heads.losses import LOSSES
+from paceline.foundation.models.heads.losses import LOSSES
 
 
 def test_what_the_head_cannot_draft_is_rejected() -> None:

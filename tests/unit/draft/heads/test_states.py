@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import torch
 
-from paceline.draft import passes
-from paceline.draft.heads import states as states_module
-from paceline.draft.heads.states import StoredStates, states_of, store_states
-from paceline.draft.interruption import StopRequest
-from paceline.draft.models import load_model
-from paceline.draft.progress import draft_progress
-from paceline.draft.values import Answer, DraftError, Interrupted, Sampling
+from paceline.foundation.models import passes
+from paceline.foundation.models.heads import states as states_module
+from paceline.foundation.models.heads.states import StoredStates, states_of, store_states
+from paceline.foundation.models.interruption import StopRequest
+from paceline.foundation.models.models import load_model
+from paceline.foundation.models.progress import draft_progress
+from paceline.foundation.models.values import Answer, DraftError, Interrupted, Sampling
 from unit.draft.conftest import TinyPair
 
 TEXTS = [

@@ -10,15 +10,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from paceline.draft.heads.drafts import Drafts
-from paceline.draft.heads.folder import head_config_of
-from paceline.draft.heads.head import Eagle3Head
-from paceline.draft.heads.initial import initial_head
-from paceline.draft.heads.losses import LOSSES
-from paceline.draft.heads.states import StoredStates, log_normalisers_of, states_of
-from paceline.draft.heads.training import PASS_WEIGHT, HeadLesson
-from paceline.draft.models import load_model
-from paceline.draft.values import Answer, Sampling
+from paceline.foundation.models.heads.drafts import Drafts
+from paceline.foundation.models.heads.folder import head_config_of
+from paceline.foundation.models.heads.head import Eagle3Head
+from paceline.foundation.models.heads.initial import initial_head
+from paceline.foundation.models.heads.losses import LOSSES
+from paceline.foundation.models.heads.states import StoredStates, log_normalisers_of, states_of
+from paceline.foundation.models.heads.training import PASS_WEIGHT, HeadLesson
+from paceline.foundation.models.models import load_model
+from paceline.foundation.models.values import Answer, Sampling
 from unit.draft.conftest import TinyPair
 
 NUM_PASSES = 3

@@ -11,18 +11,18 @@ from typing import Any
 import pytest
 import torch
 
-from paceline.draft.interruption import StopRequest
-from paceline.draft.models import load_model
-from paceline.draft.progress import draft_progress
-from paceline.draft.training import distil as distil_module
-from paceline.draft.training.distil import (
+from paceline.foundation.models.interruption import StopRequest
+from paceline.foundation.models.models import load_model
+from paceline.foundation.models.progress import draft_progress
+from paceline.foundation.models.values import Answer, DraftError, Interrupted, Sampling
+from paceline.workbench.draft.training import distil as distil_module
+from paceline.workbench.draft.training.distil import (
     TIMED_STEPS,
     TrainingPlan,
     TrainingState,
     distil,
 )
-from paceline.draft.training.model_kind import mean_loss
-from paceline.draft.values import Answer, DraftError, Interrupted, Sampling
+from paceline.workbench.draft.training.model_kind import mean_loss
 from unit.draft.conftest import TinyPair
 
 CPU = torch.device("cpu")

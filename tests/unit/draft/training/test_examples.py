@@ -6,8 +6,8 @@ import itertools
 
 import torch
 
-from paceline.draft.training.examples import batches_from, trainable
-from paceline.draft.values import Answer, Sampling
+from paceline.foundation.models.values import Answer, Sampling
+from paceline.workbench.draft.training.examples import batches_from, trainable
 
 GREEDY = Sampling(0.0)
 

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from paceline.draft.acceptance import Estimate
-from paceline.draft.training.promotion import decide_promotion
+from paceline.foundation.models.acceptance import Estimate
+from paceline.workbench.draft.training.promotion import decide_promotion
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,14 @@ import pytest
 import torch
 from transformers import AutoConfig, GPT2Config, GPT2LMHeadModel, LlamaConfig
 
-from paceline.draft.models import load_model
-from paceline.draft.training.start import (
+from paceline.foundation.models.models import load_model
+from paceline.foundation.models.values import DraftError
+from paceline.workbench.draft.training.start import (
     chosen_layers,
     cut_from_target,
     shrink_config,
     shrink_weights,
 )
-from paceline.draft.values import DraftError
 from unit.draft.conftest import TinyPair
 
 

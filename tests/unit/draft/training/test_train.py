@@ -15,13 +15,13 @@ import torch
 from click.testing import CliRunner, Result
 
 from paceline.cli import main
-from paceline.distillation.held_out import is_held_out
-from paceline.draft.heads.folder import read_head
-from paceline.draft.models import load_model, load_tokenizer
-from paceline.draft.prompts import HELD_OUT_PER_THOUSAND
-from paceline.draft.training import distil as distil_module
-from paceline.workloads import conversation_of
-from paceline.workloads.prompts import parse_prompt
+from paceline.foundation.distillation.held_out import is_held_out
+from paceline.foundation.models.heads.folder import read_head
+from paceline.foundation.models.models import load_model, load_tokenizer
+from paceline.foundation.models.prompts import HELD_OUT_PER_THOUSAND
+from paceline.foundation.workloads import conversation_of
+from paceline.foundation.workloads.prompts import parse_prompt
+from paceline.workbench.draft.training import distil as distil_module
 from unit.draft.conftest import TinyPair
 from unit.draft.tiny_models import END_ID, write_model, write_prompts
 
@@ -138,7 +138,7 @@ def test_a_draft_that_was_not_compared_yet_is_not_promoted(
     def interrupt(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    module = importlib.import_module("paceline.draft.training.train")
+    module = importlib.import_module("paceline.workbench.draft.training.train")
     monkeypatch.setattr(module, "measure_drafter", interrupt)
     assert invoke(pair, tmp_path / "out", "--draft", str(pair.draft)).exit_code == 130
     found = provenance(tmp_path / "out")
@@ -199,7 +199,7 @@ def test_answers_that_cannot_be_measured_are_refused_before_the_training(
         line["max_tokens"] = 1
     short = tmp_path / "short.jsonl"
     short.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    module = importlib.import_module("paceline.draft.training.train")
+    module = importlib.import_module("paceline.workbench.draft.training.train")
     monkeypatch.setattr(module, "distil", lambda *_, **__: pytest.fail("it was trained"))
     options = ("--draft", str(pair.draft), "--prompts", str(short), "--temperature", "0")
     result = invoke(pair, tmp_path / "out", *options)

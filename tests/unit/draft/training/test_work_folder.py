@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import pytest
 from safetensors import SafetensorError
 
-from paceline.draft.training import work_folder
-from paceline.draft.training.work_folder import check_disk, open_work_folder, write_draft
-from paceline.draft.values import DraftError
+from paceline.foundation.models.values import DraftError
+from paceline.workbench.draft.training import work_folder
+from paceline.workbench.draft.training.work_folder import check_disk, open_work_folder, write_draft
 
 SETTINGS = {"loss": "tv", "temperatures": (0.0, 1.0)}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.engine.calibration.plan import EngineLimits
+from paceline.runtime.engine.calibration.plan import EngineLimits
 
 LIMITS = EngineLimits(
     max_requests=16,

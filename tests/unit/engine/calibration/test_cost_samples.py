@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.engine.calibration.cost_samples import CostSamples
-from paceline.engine.calibration.plan import Plan
+from paceline.runtime.engine.calibration.cost_samples import CostSamples
+from paceline.runtime.engine.calibration.plan import Plan
 
 
 def plan() -> Plan:

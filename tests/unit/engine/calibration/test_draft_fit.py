@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.engine.calibration.draft_fit import fit_drafts
+from paceline.runtime.engine.calibration.draft_fit import fit_drafts
 
 SIZES, LENGTHS = (1, 4, 16), (0, 1, 4, 8)
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from paceline.engine.calibration.measuring import Measurement, measure
-from paceline.engine.calibration.plan import EngineLimits, plan_for
-from paceline.governor.costs.cost_table import CostTable
+from paceline.foundation.capacity.cost_table import CostTable
+from paceline.runtime.engine.calibration.measuring import Measurement, measure
+from paceline.runtime.engine.calibration.plan import EngineLimits, plan_for
 from unit.engine.calibration.known_engine import LIMITS, DisturbedEngine, KnownEngine
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from paceline.engine.calibration.plan import LongContext, StepKind, fit_plan, plan_for
+from paceline.runtime.engine.calibration.plan import LongContext, StepKind, fit_plan, plan_for
 from unit.engine.calibration.known_engine import LIMITS
 
 

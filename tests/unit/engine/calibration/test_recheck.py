@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.engine.calibration.plan import StepKind
-from paceline.engine.calibration.recheck import judge, kinds_to_check
-from paceline.governor.costs.cost_table import CostTable
+from paceline.foundation.capacity.cost_table import CostTable
+from paceline.runtime.engine.calibration.plan import StepKind
+from paceline.runtime.engine.calibration.recheck import judge, kinds_to_check
 
 TABLE = CostTable(
     sizes=(1, 4, 16),

@@ -10,19 +10,19 @@ from typing import Any
 
 import pytest
 
-from paceline.engine.calibration import start
-from paceline.engine.calibration.measuring import measure
-from paceline.engine.calibration.plan import Plan, plan_for
-from paceline.engine.calibration.start import (
+from paceline.foundation.capacity.cost_table import CostTable
+from paceline.runtime.engine.calibration import start
+from paceline.runtime.engine.calibration.measuring import measure
+from paceline.runtime.engine.calibration.plan import Plan, plan_for
+from paceline.runtime.engine.calibration.start import (
     Calibration,
     check_stored,
     find_costs,
     prefer_faster,
     render_measurement,
 )
-from paceline.engine.calibration.store import StoredCosts
-from paceline.engine.calibration.suitability import why_unsuitable
-from paceline.governor.costs.cost_table import CostTable
+from paceline.runtime.engine.calibration.store import StoredCosts
+from paceline.runtime.engine.calibration.suitability import why_unsuitable
 from unit.engine.calibration.known_engine import (
     LIMITS,
     DisturbedEngine,

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from paceline.engine.calibration.identity import files_of
-from paceline.engine.calibration.store import CostStore, StoredCosts
-from paceline.governor.costs.cost_table import CostTable
+from paceline.foundation.capacity.cost_table import CostTable
+from paceline.runtime.engine.calibration.identity import files_of
+from paceline.runtime.engine.calibration.store import CostStore, StoredCosts
 
 COSTS = StoredCosts(
     CostTable((1, 2), (0, 1), ((0.01, 0.02), (0.02, 0.03)), ((0.0, 0.01), (0.0, 0.02)), 256, 1e-6),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.engine.compat.drafters import (
+from paceline.runtime.engine.compat.drafters import (
     UNDER_V1,
     UNDER_V2,
     Drafting,

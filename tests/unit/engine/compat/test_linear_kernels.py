@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from paceline.engine.compat.linear_kernels import check_kernels, read_kernels
+from paceline.runtime.engine.compat.linear_kernels import check_kernels, read_kernels
 
 
 class UnquantizedLinearMethod:

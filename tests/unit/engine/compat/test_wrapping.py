@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from paceline.engine.compat import wrapping
-from paceline.engine.compat.wrapping import Wrappers, fits, is_wrapped, wrap_once
+from paceline.runtime.engine.compat import wrapping
+from paceline.runtime.engine.compat.wrapping import Wrappers, fits, is_wrapped, wrap_once
 
 
 class Runner:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from paceline.engine.drift.text_acceptance import AcceptanceSums, RequestVerdicts
-from paceline.policy_simulator.traffic.passages import PassageTraffic, draft_text, draw_text
+from paceline.runtime.engine.drift.text_acceptance import AcceptanceSums, RequestVerdicts
+from paceline.testing.policy_simulator.traffic.passages import PassageTraffic, draft_text, draw_text
 
 
 def simulate(

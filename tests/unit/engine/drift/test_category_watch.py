@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from paceline.engine.drift.category_watch import (
+from paceline.runtime.engine.drift.category_watch import (
     FIRST_REFERENCE,
     AcceptanceShift,
     CategoryWatch,
 )
-from paceline.engine.drift.text_acceptance import AcceptanceSums
-from paceline.policy_simulator.traffic.passages import PassageTraffic
+from paceline.runtime.engine.drift.text_acceptance import AcceptanceSums
+from paceline.testing.policy_simulator.traffic.passages import PassageTraffic
 from unit.engine.drift.simulated import simulate
 
 TRAFFIC = PassageTraffic(0.6, spread=0.08, output_tokens=100)

@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from paceline.engine.drift import lost_rate, text_acceptance
+from paceline.runtime.engine.drift import lost_rate, text_acceptance
 
 
 @pytest.mark.parametrize("module", [lost_rate, text_acceptance])

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from paceline.engine.drift import drift_watch
-from paceline.engine.drift.category_watch import FIRST_REFERENCE
-from paceline.engine.drift.drift_watch import MAX_FOLLOWED, DriftWatch
-from paceline.governor.values import StepSample
-from paceline.policy_simulator.traffic.passages import PassageTraffic, draft_text, draw_text
+from paceline.runtime.engine.drift import drift_watch
+from paceline.runtime.engine.drift.category_watch import FIRST_REFERENCE
+from paceline.runtime.engine.drift.drift_watch import MAX_FOLLOWED, DriftWatch
+from paceline.runtime.governor.values import StepSample
+from paceline.testing.policy_simulator.traffic.passages import PassageTraffic, draft_text, draw_text
 from unit.engine.recording.requests import sample
 
 TRAFFIC = PassageTraffic(0.6, spread=0.08, output_tokens=60)

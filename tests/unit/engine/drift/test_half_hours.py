@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from paceline.engine.drift.half_hours import NUM_KEPT, HalfHours
-from paceline.engine.drift.text_acceptance import AcceptanceSums
+from paceline.runtime.engine.drift.half_hours import NUM_KEPT, HalfHours
+from paceline.runtime.engine.drift.text_acceptance import AcceptanceSums
 
 HALF_HOUR = 30.0
 

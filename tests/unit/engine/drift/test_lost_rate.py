@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.engine.drift.category_watch import AcceptanceLevel, AcceptanceShift
-from paceline.engine.drift.lost_rate import CostCurve, lost_rate, tokens_per_step
+from paceline.runtime.engine.drift.category_watch import AcceptanceLevel, AcceptanceShift
+from paceline.runtime.engine.drift.lost_rate import CostCurve, lost_rate, tokens_per_step
 
 
 def level(*hazards: float, variance: float = 0.0, num: int = 100) -> AcceptanceLevel:

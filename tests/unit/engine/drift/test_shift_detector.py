@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
-from paceline.engine.drift.shift_detector import ShiftDetector, long_run_variance
+from paceline.runtime.engine.drift.shift_detector import ShiftDetector, long_run_variance
 
 MEAN, SPREAD = 0.6, 0.15
 

@@ -7,8 +7,8 @@ from statistics import fmean
 import numpy as np
 import pytest
 
-from paceline.engine.drift.text_acceptance import AcceptanceSums, RequestVerdicts
-from paceline.policy_simulator.traffic.passages import PassageTraffic, draft_text, draw_text
+from paceline.runtime.engine.drift.text_acceptance import AcceptanceSums, RequestVerdicts
+from paceline.testing.policy_simulator.traffic.passages import PassageTraffic, draft_text, draw_text
 from unit.engine.drift.simulated import simulate
 
 TRAFFIC = PassageTraffic(0.6, passage_tokens=30.0, output_tokens=300)

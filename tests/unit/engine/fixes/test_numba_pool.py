@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 
-from paceline.engine.fixes import numba_pool
+from paceline.runtime.engine.fixes import numba_pool
 
 
 def test_a_process_of_vllm_gets_one_thread_in_its_own_pool() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from paceline.engine.fixes.pipeline_stages import _create_buffer_and_copy
+from paceline.runtime.engine.fixes.pipeline_stages import _create_buffer_and_copy
 
 
 def make_runner(buffer: Any) -> Any:

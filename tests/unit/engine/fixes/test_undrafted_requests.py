@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from paceline.engine.fixes.undrafted_requests import forbids_drafts
+from paceline.runtime.engine.fixes.undrafted_requests import forbids_drafts
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from paceline.engine.launch.command import (
+from paceline.runtime.engine.launch.command import (
     WARM_CORE,
     EngineCommand,
     EngineSpec,
@@ -18,7 +18,7 @@ from paceline.engine.launch.command import (
     num_workers,
     render_command,
 )
-from paceline.engine.launch.layout import Layout
+from paceline.runtime.engine.launch.layout import Layout
 
 LAYOUT = Layout("float32", ("--dtype", "float32"), {"OMP_NUM_THREADS": "2"}, (0, 1), ())
 

@@ -12,9 +12,9 @@ from losslessness.tiny_models import write_eagle3_head, write_reduced_eagle3_hea
 from safetensors.torch import load_file, save_file
 
 from paceline.demo import draft_path, target_path
-from paceline.engine.launch.eagle_head import is_eagle3_head
-from paceline.engine.launch.model_folder import ModelUnfit
-from paceline.engine.launch.speculation import choose_drafter
+from paceline.foundation.models.eagle_head import is_eagle3_head
+from paceline.foundation.models.model_folder import ModelUnfit
+from paceline.runtime.engine.launch.speculation import choose_drafter
 
 
 @pytest.fixture

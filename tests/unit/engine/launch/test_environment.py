@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.engine.launch.environment import for_engine_core, unwrap_engine_core_variables
+from paceline.runtime.engine.launch.environment import for_engine_core, unwrap_engine_core_variables
 
 
 def test_variables_keep_the_prefix_until_they_are_unwrapped() -> None:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from paceline.engine.launch.format_gate import ServedFormats, choose_formats
-from paceline.engine.launch.hardware import Hardware
-from paceline.engine.launch.model_folder import ModelUnfit
+from paceline.foundation.models.model_folder import ModelUnfit
+from paceline.runtime.engine.launch.format_gate import ServedFormats, choose_formats
+from paceline.runtime.engine.launch.hardware import Hardware
 
 VNNI = Hardware(
     device="cpu",

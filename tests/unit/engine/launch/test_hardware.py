@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from paceline.engine.launch.hardware import (
+from paceline.runtime.engine.launch.hardware import (
     one_per_core,
     parse_available_bytes,
     parse_cpu_quota,

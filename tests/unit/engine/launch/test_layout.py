@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from paceline.engine.launch.hardware import Hardware
-from paceline.engine.launch.layout import LayoutSettings, choose_layout
-from paceline.engine.launch.visible_gpus import Gpu
+from paceline.runtime.engine.launch.hardware import Hardware
+from paceline.runtime.engine.launch.layout import LayoutSettings, choose_layout
+from paceline.runtime.engine.launch.visible_gpus import Gpu
 
 GIB = 1024**3
 IOMP = Path("/env/lib/libiomp5.so")

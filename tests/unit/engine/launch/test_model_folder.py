@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from paceline.engine.launch.model_folder import (
+from paceline.foundation.models.model_folder import (
     ModelUnfit,
     PairFit,
     check_model,

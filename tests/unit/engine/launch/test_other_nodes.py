@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from paceline.engine.launch.command import EngineCommand, EngineSpec, render_command
-from paceline.engine.launch.layout import Layout
-from paceline.engine.launch.other_nodes import render_node_arguments, render_node_command
+from paceline.runtime.engine.launch.command import EngineCommand, EngineSpec, render_command
+from paceline.runtime.engine.launch.layout import Layout
+from paceline.runtime.engine.launch.other_nodes import render_node_arguments, render_node_command
 
 LAYOUT = Layout(
     "float32",

@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from paceline.engine.launch.speculation import choose_drafter, name_lengths, uses_model_runner_v2
+from paceline.runtime.engine.launch.speculation import (
+    choose_drafter,
+    name_lengths,
+    uses_model_runner_v2,
+)
 from unit.engine.launch.model_files import WORDS, make_model, numbered
 from unit.engine.launch.test_layout import TWO_CORES
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.engine.launch import visible_gpus as listed
-from paceline.engine.launch.visible_gpus import Capability, Gpu, visible_gpus
+from paceline.runtime.engine.launch import visible_gpus as listed
+from paceline.runtime.engine.launch.visible_gpus import Capability, Gpu, visible_gpus
 
 VOLTA_AND_HOPPER = "0, GPU-aaaa-1, 7.0\n1, GPU-bbbb-2, 9.0\n"
 TWO_HOPPERS = "0, GPU-aaaa-1, 9.0\n1, GPU-bbbb-2, 9.0\n"

@@ -17,10 +17,10 @@ from pathlib import Path
 
 from aiohttp import web
 
-from paceline.engine.scheduler.control_channel import ControlServer
-from paceline.engine.scheduler.draft_length_controller import DraftLengthController
-from paceline.engine.scheduler.engine_abilities import EngineAbilities
-from paceline.engine.scheduler.settings import PluginSettings
+from paceline.runtime.engine.scheduler.control_channel import ControlServer
+from paceline.runtime.engine.scheduler.draft_length_controller import DraftLengthController
+from paceline.runtime.engine.scheduler.engine_abilities import EngineAbilities
+from paceline.runtime.engine.scheduler.settings import PluginSettings
 
 
 async def health(request: web.Request) -> web.Response:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.engine.process.backoff import Backoff
+from paceline.runtime.engine.process.backoff import Backoff
 
 
 def test_delays_double_up_to_a_minute_and_restarts_never_end() -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from paceline.engine.launch.command import EngineCommand
-from paceline.engine.process.changeable_command import ChangeableCommand
+from paceline.runtime.engine.launch.command import EngineCommand
+from paceline.runtime.engine.process.changeable_command import ChangeableCommand
 
 
 def command(name: str) -> EngineCommand:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from paceline.engine.process.engine_probe import (
+from paceline.runtime.engine.process.engine_probe import (
     EngineProbe,
     EngineProbeFailed,
     EngineProbeNotSent,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from paceline.engine.process.engine_process import last_errors, read_environment
-from paceline.engine.process.guard import STOPPED
+from paceline.runtime.engine.process.engine_process import last_errors, read_environment
+from paceline.runtime.engine.process.guard import STOPPED
 
 
 def test_errors_have_no_prefixes_and_occur_once() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from paceline.engine.process.guard import BoundedLog
+from paceline.runtime.engine.process.guard import BoundedLog
 
 
 def test_the_log_never_exceeds_its_bound(tmp_path: Path) -> None:

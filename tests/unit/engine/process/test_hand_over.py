@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from paceline.engine.launch.command import EngineCommand
-from paceline.engine.process.engine_process import EngineProcess
-from paceline.engine.process.supervisor import EngineSupervisor
+from paceline.runtime.engine.launch.command import EngineCommand
+from paceline.runtime.engine.process.engine_process import EngineProcess
+from paceline.runtime.engine.process.supervisor import EngineSupervisor
 from unit.engine.process.reaping import children_reaped
 from unit.engine.process.test_supervisor import (
     folder,

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from paceline.engine.launch.command import EngineCommand
-from paceline.engine.process import engine_process
-from paceline.engine.process.engine_process import EngineProcess
-from paceline.engine.process.process_group import running_members, wait_group_ended
+from paceline.runtime.engine.launch.command import EngineCommand
+from paceline.runtime.engine.process import engine_process
+from paceline.runtime.engine.process.engine_process import EngineProcess
+from paceline.runtime.engine.process.process_group import running_members, wait_group_ended
 from unit.engine.process.reaping import children_reaped
 from unit.engine.process.test_supervisor import is_alive
 

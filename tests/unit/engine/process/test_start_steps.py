@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from paceline.engine.process.start_steps import MARKS, StartSteps
+from paceline.runtime.engine.process.start_steps import MARKS, StartSteps
 
 CORE = "(EngineCore pid=7) INFO 11-29 19:07:44 "
 LOADING = CORE + "[cpu_model_runner.py:68] Starting to load model /models/target...\n"

@@ -20,10 +20,10 @@ from typing import Any
 import pytest
 from polling import until, wait_until
 
-from paceline.engine.launch.command import EngineCommand
-from paceline.engine.process.engine_process import EngineProcess
-from paceline.engine.process.guard import STOPPED
-from paceline.engine.process.supervisor import EngineFailed, EngineSupervisor
+from paceline.runtime.engine.launch.command import EngineCommand
+from paceline.runtime.engine.process.engine_process import EngineProcess
+from paceline.runtime.engine.process.guard import STOPPED
+from paceline.runtime.engine.process.supervisor import EngineFailed, EngineSupervisor
 
 FAKE = Path(__file__).with_name("fake_engine.py")
 
@@ -164,7 +164,7 @@ async def test_restarts_that_were_asked_for_have_no_delay_and_failures_keep_thei
     folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Such as two swaps of the draft within a minute."""
-    monkeypatch.setattr("paceline.engine.process.backoff.FIRST_DELAY_S", 600.0)
+    monkeypatch.setattr("paceline.runtime.engine.process.backoff.FIRST_DELAY_S", 600.0)
     async with running(supervisor := make_supervisor(folder)):
         for number in (1, 2):
             supervisor.restart("an operator restarts it", is_planned=True)

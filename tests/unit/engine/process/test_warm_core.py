@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from paceline.engine.process import warm_core
-from paceline.engine.process.warm_core import WarmContext
+from paceline.runtime.engine.process import warm_core
+from paceline.runtime.engine.process.warm_core import WarmContext
 
 
 def report(answers: Any) -> None:
@@ -47,7 +47,7 @@ def test_what_the_fork_server_imports_and_in_which_environment(
     imported, during = found
     assert imported == [
         "vllm",
-        "paceline.engine.process.end_with_parent",
+        "paceline.runtime.engine.process.end_with_parent",
         "torch._dynamo",
         "torch._inductor.compile_fx",
         "vllm.v1.worker.cpu_worker",

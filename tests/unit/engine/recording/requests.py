@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from paceline.governor.values import StepSample
+from paceline.runtime.governor.values import StepSample
 
 
 class Request:

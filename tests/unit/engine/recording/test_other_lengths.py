@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from paceline.engine.recording.other_lengths import PERIOD, TURN, OtherLengths
+from paceline.runtime.engine.recording.other_lengths import PERIOD, TURN, OtherLengths
 
 
 def chosen(lengths: OtherLengths, policy: int, num_steps: int) -> list[int]:

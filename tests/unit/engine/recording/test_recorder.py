@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from paceline.engine.recording.bounded_file import BoundedFile
-from paceline.engine.recording.other_lengths import PERIOD
-from paceline.engine.recording.recorder import MIN_BYTES, Recorder
-from paceline.recording.reading import Recording, read_recording
+from paceline.foundation.recording.reading import Recording, read_recording
+from paceline.runtime.engine.recording.bounded_file import BoundedFile
+from paceline.runtime.engine.recording.other_lengths import PERIOD
+from paceline.runtime.engine.recording.recorder import MIN_BYTES, Recorder
 from unit.engine.recording.requests import Request, sample
 from unit.recording.lines import HEADER
 
@@ -236,7 +236,7 @@ def test_a_disk_that_fails_ends_the_recording(
     def full(descriptor: int, data: Any) -> int:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("paceline.engine.recording.bounded_file.os.write", full)
+    monkeypatch.setattr("paceline.runtime.engine.recording.bounded_file.os.write", full)
     recorder.command({"action": "start"})
     for _ in range(1000):
         serve(recorder, "a")
@@ -252,9 +252,9 @@ def test_the_caller_never_waits_for_the_disk(
 ) -> None:
     """The disk is blocked: lines are taken up to a bound, then refused; nothing blocks."""
     blocked = threading.Event()
-    monkeypatch.setattr("paceline.engine.recording.bounded_file._MAX_WAITING_LINES", 10)
+    monkeypatch.setattr("paceline.runtime.engine.recording.bounded_file._MAX_WAITING_LINES", 10)
     monkeypatch.setattr(
-        "paceline.engine.recording.bounded_file.os.write",
+        "paceline.runtime.engine.recording.bounded_file.os.write",
         lambda descriptor, data: blocked.wait(30) and len(data),
     )
     output = BoundedFile(tmp_path / "r", 10**6)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from paceline.engine.recording.session import BLOCK_S, RecordingSession, category_of
-from paceline.recording.records import MAX_CATEGORIES, Header, RequestRecord, StepBlock
+from paceline.foundation.recording.records import MAX_CATEGORIES, Header, RequestRecord, StepBlock
+from paceline.runtime.engine.recording.session import BLOCK_S, RecordingSession, category_of
 from unit.engine.recording.requests import Request, sample
 from unit.recording.lines import HEADER
 

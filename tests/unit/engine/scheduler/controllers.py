@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from paceline.engine.scheduler.draft_length_controller import DraftLengthController
-from paceline.engine.scheduler.engine_abilities import EngineAbilities
-from paceline.engine.scheduler.settings import PluginSettings
-from paceline.governor.values import DraftPlan, EngineLoad, StepSample
+from paceline.runtime.engine.scheduler.draft_length_controller import DraftLengthController
+from paceline.runtime.engine.scheduler.engine_abilities import EngineAbilities
+from paceline.runtime.engine.scheduler.settings import PluginSettings
+from paceline.runtime.governor.values import DraftPlan, EngineLoad, StepSample
 
 LOAD = EngineLoad(
     num_requests=2, context_tokens=100, prefill_tokens=0, num_waiting=0, max_draft_length=8

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from paceline.engine.scheduler.compact_json import disable_json_whitespace
+from paceline.runtime.engine.scheduler.compact_json import disable_json_whitespace
 
 
 @pytest.mark.parametrize("backend", ["auto", "xgrammar", "guidance"])

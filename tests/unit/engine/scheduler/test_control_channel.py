@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from paceline.engine.scheduler.control_channel import ControlServer
+from paceline.runtime.engine.scheduler.control_channel import ControlServer
 
 
 class Controlled:

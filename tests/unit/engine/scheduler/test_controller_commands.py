@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from paceline.engine.scheduler.draft_length_controller import DraftLengthController
-from paceline.engine.scheduler.engine_abilities import EngineAbilities
-from paceline.engine.scheduler.settings import PluginSettings
-from paceline.governor.costs.cost_table import CostTable
-from paceline.governor.values import DraftPlan
+from paceline.foundation.capacity.cost_table import CostTable
+from paceline.runtime.engine.scheduler.draft_length_controller import DraftLengthController
+from paceline.runtime.engine.scheduler.engine_abilities import EngineAbilities
+from paceline.runtime.engine.scheduler.settings import PluginSettings
+from paceline.runtime.governor.values import DraftPlan
 from unit.engine.scheduler.controllers import (
     LOAD,
     FailingPolicy,

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from paceline.engine.scheduler.draft_length_controller import DraftLengthController
-from paceline.engine.scheduler.engine_abilities import EngineAbilities
-from paceline.engine.scheduler.settings import PluginSettings
-from paceline.governor.values import DraftPlan, DraftRule, EngineLoad
+from paceline.runtime.engine.scheduler.draft_length_controller import DraftLengthController
+from paceline.runtime.engine.scheduler.engine_abilities import EngineAbilities
+from paceline.runtime.engine.scheduler.settings import PluginSettings
+from paceline.runtime.governor.values import DraftPlan, DraftRule, EngineLoad
 from unit.engine.scheduler.controllers import (
     LOAD,
     FailingPolicy,

@@ -12,11 +12,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from paceline.engine.scheduler import step_clock
-from paceline.engine.scheduler.engine_abilities import EngineAbilities
-from paceline.engine.scheduler.observer import StepObserver
-from paceline.engine.scheduler.request_ledger import RequestLedger
-from paceline.governor.values import EngineLoad, StepSample
+from paceline.runtime.engine.scheduler import step_clock
+from paceline.runtime.engine.scheduler.engine_abilities import EngineAbilities
+from paceline.runtime.engine.scheduler.observer import StepObserver
+from paceline.runtime.engine.scheduler.request_ledger import RequestLedger
+from paceline.runtime.governor.values import EngineLoad, StepSample
 
 
 @dataclass(eq=False)

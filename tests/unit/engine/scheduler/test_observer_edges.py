@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.governor.values import StepSample
+from paceline.runtime.governor.values import StepSample
 from unit.engine.scheduler.test_observer import Loop, Output, Request, clock_at, scheduler_of
 
 

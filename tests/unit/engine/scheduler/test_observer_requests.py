@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.engine.scheduler.engine_abilities import EngineAbilities
-from paceline.engine.scheduler.observer import StepObserver
-from paceline.engine.scheduler.request_ledger import RequestLedger
-from paceline.governor.values import StepSample
+from paceline.runtime.engine.scheduler.engine_abilities import EngineAbilities
+from paceline.runtime.engine.scheduler.observer import StepObserver
+from paceline.runtime.engine.scheduler.request_ledger import RequestLedger
+from paceline.runtime.governor.values import StepSample
 from unit.engine.scheduler.test_observer import Loop, Output, Request, scheduler_of
 
 

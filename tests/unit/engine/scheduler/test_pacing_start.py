@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from paceline.engine.scheduler import prefill_pacing
-from paceline.engine.scheduler.prefill_pacing import SchedulerPacing, start_pacing
-from paceline.engine.scheduler.settings import PluginSettings
+from paceline.runtime.engine.scheduler import prefill_pacing
+from paceline.runtime.engine.scheduler.prefill_pacing import SchedulerPacing, start_pacing
+from paceline.runtime.engine.scheduler.settings import PluginSettings
 from unit.engine.scheduler.test_prefill_pacing import make
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from paceline.engine.scheduler import step_clock
-from paceline.engine.scheduler.prefill_pacing import SchedulerPacing
+from paceline.runtime.engine.scheduler import step_clock
+from paceline.runtime.engine.scheduler.prefill_pacing import SchedulerPacing
 
 BUDGET, CHUNK = 2048, 512
 

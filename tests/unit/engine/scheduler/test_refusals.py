@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from paceline.engine.scheduler.refusals import (
+from paceline.runtime.engine.scheduler.refusals import (
     refuse_lossy_verification,
     refuse_shared_drafts,
     refuse_ungovernable,

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 import pytest
 
-from paceline.engine.scheduler.request_ledger import RequestLedger
+from paceline.runtime.engine.scheduler.request_ledger import RequestLedger
 
 
 def after(*steps: tuple[str, int]) -> RequestLedger:

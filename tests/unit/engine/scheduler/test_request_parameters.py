@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from paceline.engine.scheduler.request_parameters import cap_of, class_of
+from paceline.runtime.engine.scheduler.request_parameters import cap_of, class_of
 
 PLAIN: dict[str, Any] = {
     "temperature": 0.0,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from paceline.engine.scheduler.settings import (
+from paceline.runtime.engine.scheduler.settings import (
     PluginSettings,
     check_policy_parameters,
     parse_settings,

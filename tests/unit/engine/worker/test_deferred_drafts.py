@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from paceline.engine.worker import deferred_drafts
-from paceline.engine.worker.deferred_drafts import _defer, _draft_and_take
+from paceline.runtime.engine.worker import deferred_drafts
+from paceline.runtime.engine.worker.deferred_drafts import _defer, _draft_and_take
 
 SAMPLED = torch.tensor([[5], [6]])
 DRAFTS = torch.tensor([[1, 2], [3, 4]])

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from paceline.engine.worker.draft_coverage import DraftCoverage, Gap, take_tokens
+from paceline.runtime.engine.worker.draft_coverage import DraftCoverage, Gap, take_tokens
 
 
 def gaps_of(coverage: DraftCoverage, table: list[list[int]], computed: list[int]) -> list[Gap]:

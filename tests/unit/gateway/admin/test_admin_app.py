@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from paceline.policy_registry import policy_names
+from paceline.runtime.policy_registry import policy_names
 from unit.gateway.conftest import Serve, Served, chat
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

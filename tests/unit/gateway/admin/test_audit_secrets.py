@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from paceline.gateway.settings import KeySettings
+from paceline.runtime.gateway.settings import KeySettings
 from unit.gateway.conftest import Serve, Served
 
 SECRET = "s3cret-0123456789abcdef"

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from paceline.capture_command import capture, describe
-from paceline.gateway.settings import CaptureSettings
+from paceline.operations.capture_command import capture, describe
+from paceline.runtime.gateway.settings import CaptureSettings
 from unit.gateway.conftest import Serve, Served
 
 pytestmark = pytest.mark.asyncio

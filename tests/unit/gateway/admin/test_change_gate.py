@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from paceline.gateway.admin.change_gate import ChangeGate
-from paceline.gateway.http.errors import Refusal
+from paceline.runtime.gateway.admin.change_gate import ChangeGate
+from paceline.runtime.gateway.http.errors import Refusal
 
 
 async def test_closing_waits_for_changes_under_way_and_refuses_others() -> None:

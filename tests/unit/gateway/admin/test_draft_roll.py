@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from paceline.gateway.admin.draft_roll import (
+from paceline.runtime.gateway.admin.draft_roll import (
     Action,
     DraftRoll,
     EngineView,
@@ -14,7 +14,7 @@ from paceline.gateway.admin.draft_roll import (
     RollState,
     Step,
 )
-from paceline.gateway.time_limits import DRAFT_WAIT_S, DRAFT_WATCH_S
+from paceline.runtime.gateway.time_limits import DRAFT_WAIT_S, DRAFT_WATCH_S
 
 READY = EngineView("ready", num_others_ready=1, revision="rev")
 PENDING = replace(READY, is_change_pending=True)

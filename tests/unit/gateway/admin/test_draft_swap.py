@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from paceline.gateway import (
+from paceline.runtime.gateway import (
     CheckedDraft,
     DraftUnfit,
     EngineDraft,
@@ -18,7 +18,7 @@ from paceline.gateway import (
     RunningGateway,
     serve_gateway,
 )
-from paceline.gateway.admin import draft_roll
+from paceline.runtime.gateway.admin import draft_roll
 from unit.gateway.conftest import SETTINGS, until
 
 

@@ -9,10 +9,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from paceline.engine.drift.category_watch import FIRST_REFERENCE
-from paceline.engine.scheduler.control_channel import ControlServer
-from paceline.governor.values import DraftPlan
-from paceline.policy_simulator.traffic.passages import PassageTraffic, draft_text, draw_text
+from paceline.runtime.engine.drift.category_watch import FIRST_REFERENCE
+from paceline.runtime.engine.scheduler.control_channel import ControlServer
+from paceline.runtime.governor.values import DraftPlan
+from paceline.testing.policy_simulator.traffic.passages import PassageTraffic, draft_text, draw_text
 from unit.engine.scheduler.driver.fakes import (
     Output,
     Recorder,

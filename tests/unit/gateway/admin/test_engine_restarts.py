@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from paceline.gateway.admin.engine_restarts import EngineRestarts
-from paceline.gateway.fleet import Fleet, FleetConflict
-from paceline.gateway.replicas import Replica
-from paceline.gateway.settings import FleetSettings
+from paceline.runtime.gateway.admin.engine_restarts import EngineRestarts
+from paceline.runtime.gateway.fleet import Fleet, FleetConflict
+from paceline.runtime.gateway.replicas import Replica
+from paceline.runtime.gateway.settings import FleetSettings
 from unit.gateway.conftest import until
 
 READY = Replica("engine-0", "/e.sock", "m", "ready", num_restarts=0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.gateway.admin.governor_changes import GovernorChanges
+from paceline.runtime.gateway.admin.governor_changes import GovernorChanges
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,12 @@ from typing import Any
 import httpx
 import pytest
 
-from paceline.gateway import serve_gateway
-from paceline.gateway.admin.audit import AuditEntry
-from paceline.gateway.keys.file import change_text
-from paceline.gateway.keys.record import KeysUnusable, join_key, render_line
-from paceline.gateway.keys.roles import Role
-from paceline.gateway.settings import KeySettings
+from paceline.runtime.gateway import serve_gateway
+from paceline.runtime.gateway.admin.audit import AuditEntry
+from paceline.runtime.gateway.keys.file import change_text
+from paceline.runtime.gateway.keys.record import KeysUnusable, join_key, render_line
+from paceline.runtime.gateway.keys.roles import Role
+from paceline.runtime.gateway.settings import KeySettings
 from unit.gateway.conftest import SETTINGS, FixedReplicas, Serve, Served
 from unit.gateway.keys.records import SECRET, record
 

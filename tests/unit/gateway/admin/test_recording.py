@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from paceline.gateway.keys.file import change_text
-from paceline.gateway.keys.record import join_key, render_line
-from paceline.gateway.keys.roles import Role
-from paceline.gateway.settings import KeySettings
-from paceline.record_command import describe, record
+from paceline.operations.record_command import describe, record
+from paceline.runtime.gateway.keys.file import change_text
+from paceline.runtime.gateway.keys.record import join_key, render_line
+from paceline.runtime.gateway.keys.roles import Role
+from paceline.runtime.gateway.settings import KeySettings
 from unit.gateway.admin.test_admin_app import controlled
 from unit.gateway.conftest import Serve, Served
 from unit.gateway.keys.records import SECRET

@@ -9,13 +9,13 @@ from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from paceline.gateway.admission import RefusalReason
-from paceline.gateway.admission.queue import AdmissionQueue, Slot
-from paceline.gateway.peers import SlotQuota
-from paceline.gateway.replicas import Replica
-from paceline.gateway.requests.needs import NeedsKind
-from paceline.gateway.requests.plan import RequestPlan
-from paceline.gateway.settings import AdmissionSettings
+from paceline.runtime.gateway.admission import RefusalReason
+from paceline.runtime.gateway.admission.queue import AdmissionQueue, Slot
+from paceline.runtime.gateway.peers import SlotQuota
+from paceline.runtime.gateway.replicas import Replica
+from paceline.runtime.gateway.requests.needs import NeedsKind
+from paceline.runtime.gateway.requests.plan import RequestPlan
+from paceline.runtime.gateway.settings import AdmissionSettings
 from unit.gateway.admission.plans import plan
 
 REPLICA = Replica("r0", "/r0.sock", "m", "ready")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from paceline.gateway.requests.needs import Needs
-from paceline.gateway.requests.plan import RequestCost, RequestPlan
+from paceline.runtime.gateway.requests.needs import Needs
+from paceline.runtime.gateway.requests.plan import RequestCost, RequestPlan
 
 UNDRAFTED = Needs(("logit_bias",))
 _NOTHING = Needs()

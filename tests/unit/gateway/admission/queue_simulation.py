@@ -17,8 +17,8 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from paceline.gateway.admission.queue_forecast import QueueForecast
-from paceline.gateway.settings import AdmissionSettings
+from paceline.runtime.gateway.admission.queue_forecast import QueueForecast
+from paceline.runtime.gateway.settings import AdmissionSettings
 
 Discipline = Literal["forecast", "unbounded", "adaptive_lifo"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from paceline.gateway.peers import SlotQuota
-from paceline.gateway.replicas import Replica
-from paceline.gateway.requests.needs import NeedsKind
-from paceline.gateway.requests.plan import RequestPlan
+from paceline.runtime.gateway.peers import SlotQuota
+from paceline.runtime.gateway.replicas import Replica
+from paceline.runtime.gateway.requests.needs import NeedsKind
+from paceline.runtime.gateway.requests.plan import RequestPlan
 from unit.gateway.admission.plans import UNDRAFTED
 
 

@@ -8,10 +8,10 @@ from collections import Counter
 
 import pytest
 
-from paceline.gateway.admission import Overloaded, RefusalReason
-from paceline.gateway.admission.queue import _MAX_FORECASTS
-from paceline.gateway.requests.needs import Needs
-from paceline.gateway.settings import AdmissionSettings
+from paceline.runtime.gateway.admission import Overloaded, RefusalReason
+from paceline.runtime.gateway.admission.queue import _MAX_FORECASTS
+from paceline.runtime.gateway.requests.needs import Needs
+from paceline.runtime.gateway.settings import AdmissionSettings
 from unit.gateway.admission.observed_queue import ObservedQueue
 from unit.gateway.admission.plans import plan
 from unit.gateway.admission.simulated_loop import run_simulated, simulated

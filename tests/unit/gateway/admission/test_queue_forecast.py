@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.gateway.admission import RefusalReason
-from paceline.gateway.admission.queue_forecast import QueueForecast
-from paceline.gateway.settings import AdmissionSettings
+from paceline.runtime.gateway.admission import RefusalReason
+from paceline.runtime.gateway.admission.queue_forecast import QueueForecast
+from paceline.runtime.gateway.settings import AdmissionSettings
 
 SETTINGS = AdmissionSettings(max_queue=100, max_queue_wait_s=10)
 

@@ -10,10 +10,10 @@ from collections import Counter
 
 import pytest
 
-from paceline.gateway.admission import Overloaded, RefusalReason
-from paceline.gateway.admission.queue import AdmissionQueue
-from paceline.gateway.peers import SlotQuota
-from paceline.gateway.settings import AdmissionSettings
+from paceline.runtime.gateway.admission import Overloaded, RefusalReason
+from paceline.runtime.gateway.admission.queue import AdmissionQueue
+from paceline.runtime.gateway.peers import SlotQuota
+from paceline.runtime.gateway.settings import AdmissionSettings
 from unit.gateway.admission.plans import plan
 from unit.gateway.admission.several_replicas import Claim, SeveralReplicas
 from unit.gateway.admission.test_queue_moments import after, num_timers, simulate

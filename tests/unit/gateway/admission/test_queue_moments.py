@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from paceline.gateway.admission import Overloaded, RefusalReason
-from paceline.gateway.admission.queue import AdmissionQueue
-from paceline.gateway.peers import SlotQuota
-from paceline.gateway.settings import AdmissionSettings
+from paceline.runtime.gateway.admission import Overloaded, RefusalReason
+from paceline.runtime.gateway.admission.queue import AdmissionQueue
+from paceline.runtime.gateway.peers import SlotQuota
+from paceline.runtime.gateway.settings import AdmissionSettings
 from unit.gateway.admission.observed_queue import ObservedQueue
 from unit.gateway.admission.plans import UNDRAFTED, plan
 from unit.gateway.admission.several_replicas import Claim, SeveralReplicas

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from paceline.gateway.admission import AdmissionQueues
-from paceline.gateway.peers import SlotDemand
+from paceline.runtime.gateway.admission import AdmissionQueues
+from paceline.runtime.gateway.peers import SlotDemand
 from unit.gateway.admission.observed_queue import ObservedQueue, OneReplica
 from unit.gateway.admission.plans import plan
 

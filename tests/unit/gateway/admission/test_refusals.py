@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.gateway.admission import Overloaded, RefusalReason
+from paceline.runtime.gateway.admission import Overloaded, RefusalReason
 
 
 def test_a_refusal_says_when_to_retry() -> None:

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from paceline.gateway.admission.waiting_requests import WaitingRequests, lane_of
-from paceline.gateway.requests.needs import NeedsKind
-from paceline.gateway.requests.plan import RequestCost, RequestPlan
+from paceline.runtime.gateway.admission.waiting_requests import WaitingRequests, lane_of
+from paceline.runtime.gateway.requests.needs import NeedsKind
+from paceline.runtime.gateway.requests.plan import RequestCost, RequestPlan
 from unit.gateway.admission.plans import UNDRAFTED, plan
 
 ANY = NeedsKind()

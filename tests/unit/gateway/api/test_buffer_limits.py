@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from polling import turns_of_the_event_loop
 
-from paceline.gateway.http.byte_budget import REQUEST_BYTES
-from paceline.gateway.http.listening import bind
-from paceline.gateway.keys.file import change_text
-from paceline.gateway.keys.record import join_key, render_line
-from paceline.gateway.settings import KeySettings
+from paceline.runtime.gateway.http.byte_budget import REQUEST_BYTES
+from paceline.runtime.gateway.http.listening import bind
+from paceline.runtime.gateway.keys.file import change_text
+from paceline.runtime.gateway.keys.record import join_key, render_line
+from paceline.runtime.gateway.settings import KeySettings
 from unit.gateway.conftest import Serve, Served, chat, until
 from unit.gateway.keys.records import SECRET, record
 

@@ -31,9 +31,9 @@ from coding_agents import (
     message,
 )
 
-from paceline.gateway import GatewaySettings, Replica, serve_gateway
-from paceline.gateway.requests.field_checks import MAX_SCHEMA_BYTES
-from paceline.mock_vllm import MockVllm, MockVllmSettings, encode_chat, expected_answer
+from paceline.runtime.gateway import GatewaySettings, Replica, serve_gateway
+from paceline.runtime.gateway.requests.field_checks import MAX_SCHEMA_BYTES
+from paceline.testing.mock_vllm import MockVllm, MockVllmSettings, encode_chat, expected_answer
 from unit.gateway.conftest import SETTINGS, FixedReplicas, Served
 from unit.gateway.fake_engine import MODEL
 

@@ -14,11 +14,11 @@ import openai
 import pytest
 from polling import turns_of_the_event_loop
 
-from paceline.gateway import serve_gateway
-from paceline.gateway.data_port import DataPort
-from paceline.gateway.http.listening import bind
-from paceline.gateway.metrics.metrics import GatewayMetrics
-from paceline.gateway.outcomes import Outcome
+from paceline.runtime.gateway import serve_gateway
+from paceline.runtime.gateway.data_port import DataPort
+from paceline.runtime.gateway.http.listening import bind
+from paceline.runtime.gateway.metrics.metrics import GatewayMetrics
+from paceline.runtime.gateway.outcomes import Outcome
 from unit.gateway.conftest import SETTINGS, FixedReplicas, Serve, Served, chat, until
 from unit.gateway.fake_engine import MODEL
 

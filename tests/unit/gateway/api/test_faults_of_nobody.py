@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from paceline.gateway.routing.breaker import BreakerState
-from paceline.gateway.settings import FailureSettings
+from paceline.runtime.gateway.routing.breaker import BreakerState
+from paceline.runtime.gateway.settings import FailureSettings
 from unit.gateway.conftest import Serve, chat, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

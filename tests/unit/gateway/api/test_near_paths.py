@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.gateway.api.near_paths import nearest_path
+from paceline.runtime.gateway.api.near_paths import nearest_path
 from unit.gateway.conftest import Served
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

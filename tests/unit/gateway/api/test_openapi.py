@@ -11,10 +11,17 @@ from typing import Any
 import jsonschema
 import pytest
 
-from paceline.gateway.api.openapi import render_openapi, render_yaml
-from paceline.gateway.http.errors import Refusal
-from paceline.gateway.requests.routes import CHAT, COMPLETIONS, EMBEDDINGS, RESPONSES, ROUTES, Route
-from paceline.gateway.requests.validation import check_request
+from paceline.runtime.gateway.api.openapi import render_openapi, render_yaml
+from paceline.runtime.gateway.http.errors import Refusal
+from paceline.runtime.gateway.requests.routes import (
+    CHAT,
+    COMPLETIONS,
+    EMBEDDINGS,
+    RESPONSES,
+    ROUTES,
+    Route,
+)
+from paceline.runtime.gateway.requests.validation import check_request
 from unit.gateway.conftest import SETTINGS
 
 DOCS = Path(__file__).parents[4] / "docs"
@@ -38,7 +45,7 @@ FIELDS = [(route, name) for route in ROUTES for name in route.fields if name not
 
 
 def test_the_committed_copy_is_current() -> None:
-    """To update it: `python -m paceline.gateway.api.openapi > docs/openapi.yaml`."""
+    """To update it: `python -m paceline.runtime.gateway.api.openapi > docs/openapi.yaml`."""
     assert (DOCS / "openapi.yaml").read_text() == render_yaml()
 
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from paceline.gateway.requests.routes import CHAT, COMPLETIONS
+from paceline.runtime.gateway.requests.routes import CHAT, COMPLETIONS
 from unit.gateway.conftest import SETTINGS, Serve, Served, chat
 from unit.gateway.fake_engine import MODEL
 

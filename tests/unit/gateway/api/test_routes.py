@@ -7,7 +7,7 @@ import json
 import openai
 import pytest
 
-from paceline.gateway.requests.routes import CHAT, COMPLETIONS, EMBEDDINGS, RESPONSES, Route
+from paceline.runtime.gateway.requests.routes import CHAT, COMPLETIONS, EMBEDDINGS, RESPONSES, Route
 from unit.gateway.conftest import Served, chat
 from unit.gateway.fake_engine import MODEL, response_events
 

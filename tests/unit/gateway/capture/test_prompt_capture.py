@@ -12,18 +12,18 @@ from typing import Any
 
 import pytest
 
-from paceline.gateway.capture import prompt_capture
-from paceline.gateway.capture.prompt_capture import (
+from paceline.runtime.gateway.capture import prompt_capture
+from paceline.runtime.gateway.capture.prompt_capture import (
     MAX_TEXT_BYTES,
     MAX_WAITING,
     PromptCapture,
     load_redaction,
 )
-from paceline.gateway.capture.results import CaptureResult, CaptureUnusable
-from paceline.gateway.keys.ring import Tenant
-from paceline.gateway.requests.routes import COMPLETIONS, EMBEDDINGS
-from paceline.gateway.requests.validation import CheckedRequest, check_request
-from paceline.gateway.settings import CaptureSettings
+from paceline.runtime.gateway.capture.results import CaptureResult, CaptureUnusable
+from paceline.runtime.gateway.keys.ring import Tenant
+from paceline.runtime.gateway.requests.routes import COMPLETIONS, EMBEDDINGS
+from paceline.runtime.gateway.requests.validation import CheckedRequest, check_request
+from paceline.runtime.gateway.settings import CaptureSettings
 from unit.gateway.conftest import SETTINGS
 
 Start = Callable[..., PromptCapture]

@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from paceline.gateway.capture.records import (
+from paceline.foundation.workloads import load_prompt_file
+from paceline.runtime.gateway.capture.records import (
     CapturedPrompt,
     Message,
     category_of,
@@ -19,9 +20,8 @@ from paceline.gateway.capture.records import (
     read_capture,
     redacted,
 )
-from paceline.gateway.requests.routes import CHAT, COMPLETIONS, RESPONSES, Route
-from paceline.gateway.requests.validation import CheckedRequest, check_request
-from paceline.workloads import load_prompt_file
+from paceline.runtime.gateway.requests.routes import CHAT, COMPLETIONS, RESPONSES, Route
+from paceline.runtime.gateway.requests.validation import CheckedRequest, check_request
 from unit.gateway.conftest import SETTINGS, chat
 from unit.gateway.fake_engine import MODEL
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from paceline.gateway.capture.segments import (
+from paceline.runtime.gateway.capture.segments import (
     CaptureBounds,
     CaptureFolder,
     Segment,

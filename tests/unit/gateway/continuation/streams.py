@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from paceline.gateway.continuation.chunks import ChunkReader
-from paceline.gateway.continuation.tracked_relay import TrackedRelay
-from paceline.gateway.delivered import AnswerPart, DeliveredAnswer
-from paceline.gateway.http.stream_reader import StreamReader
+from paceline.runtime.gateway.continuation.chunks import ChunkReader
+from paceline.runtime.gateway.continuation.tracked_relay import TrackedRelay
+from paceline.runtime.gateway.delivered import AnswerPart, DeliveredAnswer
+from paceline.runtime.gateway.http.stream_reader import StreamReader
 
 HEAD = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 17, "model": "m"}
 COMPLETION_HEAD = {"id": "cmpl-2", "object": "text_completion", "created": 18, "model": "m"}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.gateway.continuation.chunks import MAX_SILENT_IDS, ChunkReader
-from paceline.gateway.delivered import ChunkHead, TokenDelta
+from paceline.runtime.gateway.continuation.chunks import MAX_SILENT_IDS, ChunkReader
+from paceline.runtime.gateway.delivered import ChunkHead, TokenDelta
 from unit.gateway.continuation.streams import (
     DONE,
     chat_chunk,

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from paceline.gateway.continuation.continued_relay import (
+from paceline.runtime.gateway.continuation.continued_relay import (
     ContinuedRelay,
     max_held_chars,
     stop_strings_of,
 )
-from paceline.gateway.continuation.resume_point import ResumePoint
-from paceline.gateway.continuation.tracked_relay import TrackedRelay
-from paceline.gateway.delivered import NOTHING, AnswerPart, DeliveredAnswer, TokenDelta
-from paceline.gateway.http.event_parser import MAX_EVENT_BYTES
+from paceline.runtime.gateway.continuation.resume_point import ResumePoint
+from paceline.runtime.gateway.continuation.tracked_relay import TrackedRelay
+from paceline.runtime.gateway.delivered import NOTHING, AnswerPart, DeliveredAnswer, TokenDelta
+from paceline.runtime.gateway.http.event_parser import MAX_EVENT_BYTES
 from unit.gateway.continuation.streams import (
     DONE,
     chat_chunk,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.gateway.continuation.continued_relay import ContinuedRelay
-from paceline.gateway.continuation.resume_point import ResumePoint
-from paceline.gateway.delivered import NOTHING
-from paceline.gateway.usage import Usage
+from paceline.runtime.gateway.continuation.continued_relay import ContinuedRelay
+from paceline.runtime.gateway.continuation.resume_point import ResumePoint
+from paceline.runtime.gateway.delivered import NOTHING
+from paceline.runtime.gateway.usage import Usage
 from unit.gateway.continuation.streams import (
     CHAT,
     DECORATIONS,

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from paceline.gateway.continuation.eligibility import why_not_continued
-from paceline.gateway.requests.fields import CHAT_FIELDS, COMPLETION_FIELDS
+from paceline.runtime.gateway.continuation.eligibility import why_not_continued
+from paceline.runtime.gateway.requests.fields import CHAT_FIELDS, COMPLETION_FIELDS
 
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": True}
 COMPLETION = {"model": "m", "prompt": "def f():", "stream": True}
@@ -118,7 +118,7 @@ def test_stop_strings_are_lost_with_least_tokens_only(
 
 def test_every_field_that_survives_or_is_harmless_is_one_that_clients_can_send() -> None:
     """Any other name would be a typing error."""
-    from paceline.gateway.continuation import eligibility
+    from paceline.runtime.gateway.continuation import eligibility
 
     known = {*CHAT_FIELDS, *COMPLETION_FIELDS, "n", "cache_salt", "ignore_eos", "use_beam_search"}
     assert known >= eligibility._SURVIVES

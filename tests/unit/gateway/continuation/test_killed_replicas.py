@@ -15,10 +15,10 @@ from typing import Any
 import httpx
 import pytest
 
-from paceline.gateway import Replica, RunningGateway, serve_gateway
-from paceline.gateway.proxy.upstream import Upstreams
-from paceline.gateway.settings import FailureSettings
-from paceline.mock_vllm import (
+from paceline.runtime.gateway import Replica, RunningGateway, serve_gateway
+from paceline.runtime.gateway.proxy.upstream import Upstreams
+from paceline.runtime.gateway.settings import FailureSettings
+from paceline.testing.mock_vllm import (
     SpawnedMockVllm,
     encode_chat,
     encode_text,

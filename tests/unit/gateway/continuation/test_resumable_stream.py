@@ -7,14 +7,14 @@ import json
 
 import pytest
 
-from paceline.gateway.continuation.resumable_stream import (
+from paceline.runtime.gateway.continuation.resumable_stream import (
     AskReplica,
     CannotContinue,
     DetokeniseFailed,
     ResumableStream,
     Resumption,
 )
-from paceline.gateway.delivered import NOTHING, AnswerPart, DeliveredAnswer, TokenDelta
+from paceline.runtime.gateway.delivered import NOTHING, AnswerPart, DeliveredAnswer, TokenDelta
 from unit.gateway.continuation.streams import (
     DONE,
     chat_chunk,

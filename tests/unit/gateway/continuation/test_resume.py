@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from paceline.gateway.continuation import eligibility
-from paceline.gateway.continuation.resume import resume_body, tokens_left
+from paceline.runtime.gateway.continuation import eligibility
+from paceline.runtime.gateway.continuation.resume import resume_body, tokens_left
 
 CHAT: dict[str, Any] = {"model": "m", "messages": [], "stream": True}
 

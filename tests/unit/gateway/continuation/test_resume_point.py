@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from paceline.gateway.continuation.resume_point import (
+from paceline.runtime.gateway.continuation.resume_point import (
     ResumePoint,
     _agrees,
     find_resume_point,

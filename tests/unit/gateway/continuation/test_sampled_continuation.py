@@ -17,12 +17,12 @@ from typing import Any
 import httpx
 import pytest
 
-from paceline.gateway import Replica, RunningGateway, serve_gateway
-from paceline.gateway.proxy.upstream import Upstreams
-from paceline.gateway.settings import FailureSettings
-from paceline.mock_vllm import Fault, FaultKind, MockVllm, MockVllmSettings, encode_text
-from paceline.mock_vllm.model.sampling import Sampler, SamplingParams
-from paceline.mock_vllm.model.vocabulary import FIRST_WORD, NUM_WORDS
+from paceline.runtime.gateway import Replica, RunningGateway, serve_gateway
+from paceline.runtime.gateway.proxy.upstream import Upstreams
+from paceline.runtime.gateway.settings import FailureSettings
+from paceline.testing.mock_vllm import Fault, FaultKind, MockVllm, MockVllmSettings, encode_text
+from paceline.testing.mock_vllm.model.sampling import Sampler, SamplingParams
+from paceline.testing.mock_vllm.model.vocabulary import FIRST_WORD, NUM_WORDS
 from unit.gateway.conftest import SETTINGS, FixedReplicas
 
 pytestmark = pytest.mark.asyncio

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from paceline.gateway.continuation.stop_strings import StopScanner
+from paceline.runtime.gateway.continuation.stop_strings import StopScanner
 
 
 def whole_answer(text: str, stops: list[str], shows_stop: bool) -> str:

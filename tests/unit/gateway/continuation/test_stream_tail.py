@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from paceline.gateway.continuation.stream_tail import StreamTail
-from paceline.gateway.delivered import AnswerPart, ChunkHead, DeliveredAnswer, TokenDelta
+from paceline.runtime.gateway.continuation.stream_tail import StreamTail
+from paceline.runtime.gateway.delivered import AnswerPart, ChunkHead, DeliveredAnswer, TokenDelta
 from unit.gateway.continuation.streams import (
     COMPLETION_HEAD,
     DONE,

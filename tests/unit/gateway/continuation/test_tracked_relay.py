@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paceline.gateway.continuation.resumable_stream import ResumableStream
-from paceline.gateway.continuation.tracked_relay import TrackedRelay
-from paceline.gateway.delivered import NOTHING, DeliveredAnswer
-from paceline.gateway.usage import Usage
+from paceline.runtime.gateway.continuation.resumable_stream import ResumableStream
+from paceline.runtime.gateway.continuation.tracked_relay import TrackedRelay
+from paceline.runtime.gateway.delivered import NOTHING, DeliveredAnswer
+from paceline.runtime.gateway.usage import Usage
 from unit.gateway.continuation.streams import (
     CHAT,
     DECORATIONS,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from paceline.gateway.hops import HOPS_HEADER
+from paceline.runtime.gateway.hops import HOPS_HEADER
 from unit.gateway.fake_engine import MODEL, FakeEngine
 
 

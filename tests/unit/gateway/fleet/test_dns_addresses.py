@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.gateway.fleet.dns_addresses import MAX_ADDRESSES, update_addresses
+from paceline.runtime.gateway.fleet.dns_addresses import MAX_ADDRESSES, update_addresses
 
 
 def test_new_addresses_join_and_missing_ones_leave_after_two_answers_without_them() -> None:

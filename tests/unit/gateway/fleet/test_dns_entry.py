@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from paceline.gateway import ReplicaEntry
-from paceline.gateway.fleet import Fleet, FleetConflict
-from paceline.gateway.proxy.lease import LeaseTable
-from paceline.gateway.routing.breaker import Breakers
-from paceline.gateway.routing.stream_progress import ProgressWatch
-from paceline.gateway.settings import FailureSettings
+from paceline.runtime.gateway import ReplicaEntry
+from paceline.runtime.gateway.fleet import Fleet, FleetConflict
+from paceline.runtime.gateway.proxy.lease import LeaseTable
+from paceline.runtime.gateway.routing.breaker import Breakers
+from paceline.runtime.gateway.routing.stream_progress import ProgressWatch
+from paceline.runtime.gateway.settings import FailureSettings
 from unit.gateway.conftest import until
 from unit.gateway.fleet.fake_remote import FakeRemote
 from unit.gateway.running_fleet import FLEET, NO_ENGINES, running

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from paceline.gateway import Replica, ReplicaEntry
-from paceline.gateway.fleet.prober import Prober
-from paceline.gateway.signals import ReplicaSignals
+from paceline.runtime.gateway import Replica, ReplicaEntry
+from paceline.runtime.gateway.fleet.prober import Prober
+from paceline.runtime.gateway.signals import ReplicaSignals
 from unit.gateway.conftest import FixedReplicas, chat, until
 from unit.gateway.fake_engine import MODEL, FakeEngine
 from unit.gateway.fleet.fake_remote import FakeRemote
@@ -230,7 +230,7 @@ async def test_a_key_does_not_follow_a_redirect() -> None:
 
 
 async def test_the_size_of_a_metrics_page_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("paceline.gateway.fleet.prober._MAX_METRICS_BYTES", 1000)
+    monkeypatch.setattr("paceline.runtime.gateway.fleet.prober._MAX_METRICS_BYTES", 1000)
     async with FakeRemote() as remote:
         remote.page = "x" * 1001
         async with running(ReplicaEntry(url=remote.url, name="a")) as it:

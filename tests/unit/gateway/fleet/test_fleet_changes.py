@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from paceline.gateway import Replica, ReplicaEntry
+from paceline.runtime.gateway import Replica, ReplicaEntry
 from unit.gateway.conftest import FixedReplicas, chat, until
 from unit.gateway.fake_engine import MODEL
 from unit.gateway.fleet.fake_remote import FakeRemote

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.gateway.fleet.health import ReplicaHealth
+from paceline.runtime.gateway.fleet.health import ReplicaHealth
 
 
 def test_a_replica_is_ready_after_a_good_poll_and_a_warm_up() -> None:

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from paceline.gateway import ReplicaEntry
-from paceline.gateway.http.errors import listed
-from paceline.gateway.settings.fleet import MAX_REPLICAS, FleetSettings
+from paceline.runtime.gateway import ReplicaEntry
+from paceline.runtime.gateway.http.errors import listed
+from paceline.runtime.gateway.settings.fleet import MAX_REPLICAS, FleetSettings
 from unit.gateway.conftest import chat, until
 from unit.gateway.fake_engine import MODEL
 from unit.gateway.fleet.fake_remote import FakeRemote
@@ -149,7 +149,7 @@ async def test_what_a_replica_says_in_an_error_is_one_printable_line(
 
 
 async def test_the_number_of_replicas_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("paceline.gateway.fleet.fleet.MAX_REPLICAS", 3)
+    monkeypatch.setattr("paceline.runtime.gateway.fleet.fleet.MAX_REPLICAS", 3)
     async with running() as it:
         for port in (1, 2, 3):
             body = {"url": f"http://127.0.0.1:{port}"}

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from paceline.gateway.fleet.named_tasks import NamedTasks
+from paceline.runtime.gateway.fleet.named_tasks import NamedTasks
 
 
 async def wait_forever(cancelled: list[str], name: str) -> None:

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from paceline.gateway import ReplicaEntry
-from paceline.gateway.settings import FailureSettings
-from paceline.mock_vllm import MockVllm, MockVllmSettings
+from paceline.runtime.gateway import ReplicaEntry
+from paceline.runtime.gateway.settings import FailureSettings
+from paceline.testing.mock_vllm import MockVllm, MockVllmSettings
 from unit.gateway.conftest import chat
 from unit.gateway.fleet.fake_remote import FakeRemote
 from unit.gateway.running_fleet import CHAT, Running, running

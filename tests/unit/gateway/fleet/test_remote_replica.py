@@ -7,12 +7,12 @@ import logging
 
 import pytest
 
-from paceline.gateway.fleet.dialects import DIALECTS
-from paceline.gateway.fleet.identity import ListedModel, read_revision
-from paceline.gateway.fleet.metrics_page import MetricsPage
-from paceline.gateway.fleet.prober import ReplicaProbeFailed
-from paceline.gateway.fleet.remote_replica import RemoteReplica, choose_model
-from paceline.gateway.settings import FleetSettings, ReplicaEntry
+from paceline.runtime.gateway.fleet.dialects import DIALECTS
+from paceline.runtime.gateway.fleet.identity import ListedModel, read_revision
+from paceline.runtime.gateway.fleet.metrics_page import MetricsPage
+from paceline.runtime.gateway.fleet.prober import ReplicaProbeFailed
+from paceline.runtime.gateway.fleet.remote_replica import RemoteReplica, choose_model
+from paceline.runtime.gateway.settings import FleetSettings, ReplicaEntry
 from unit.gateway.conftest import until
 from unit.gateway.fake_engine import MODEL
 from unit.gateway.fleet.fake_remote import FakeRemote

@@ -7,8 +7,8 @@ import json
 
 from aiohttp import web
 
-from paceline.gateway import ReplicaEntry
-from paceline.gateway.replicas import Replica
+from paceline.runtime.gateway import ReplicaEntry
+from paceline.runtime.gateway.replicas import Replica
 from unit.gateway.conftest import FixedReplicas, chat, until
 from unit.gateway.fake_engine import MODEL
 from unit.gateway.fleet.fake_remote import FakeRemote

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from paceline.gateway.fleet.load import ReplicaLoad
-from paceline.gateway.fleet.status import LoadReading
+from paceline.runtime.gateway.fleet.load import ReplicaLoad
+from paceline.runtime.gateway.fleet.status import LoadReading
 
 
 def test_a_load_that_is_too_old_is_not_used() -> None:

@@ -11,9 +11,9 @@ import uvicorn
 from polling import turns_of_the_event_loop
 from uvicorn.server import ServerState
 
-from paceline.gateway.http.asgi import App
-from paceline.gateway.http.connection_limit import ConnectionLimit
-from paceline.gateway.http.protocol import GuardedProtocol
+from paceline.runtime.gateway.http.asgi import App
+from paceline.runtime.gateway.http.connection_limit import ConnectionLimit
+from paceline.runtime.gateway.http.protocol import GuardedProtocol
 
 
 class RecordingTransport(asyncio.Transport):

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paceline.gateway.http import body_edit
-from paceline.gateway.http.body_edit import with_fields
-from paceline.gateway.http.strict_json import parse_object
-from paceline.gateway.settings import JsonLimits
+from paceline.runtime.gateway.http import body_edit
+from paceline.runtime.gateway.http.body_edit import with_fields
+from paceline.runtime.gateway.http.strict_json import parse_object
+from paceline.runtime.gateway.settings import JsonLimits
 
 _NAMES = st.one_of(
     st.sampled_from(["cache_salt", "return_token_ids", "a", ""]), st.text(max_size=9)

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paceline.gateway.http.byte_budget import REQUEST_BYTES, ByteBudget, ReservedBytes
-from paceline.gateway.http.errors import Refusal
-from paceline.gateway.http.json_structure import JsonStructure
-from paceline.gateway.outcomes import Outcome
-from paceline.gateway.settings import JsonLimits
+from paceline.runtime.gateway.http.byte_budget import REQUEST_BYTES, ByteBudget, ReservedBytes
+from paceline.runtime.gateway.http.errors import Refusal
+from paceline.runtime.gateway.http.json_structure import JsonStructure
+from paceline.runtime.gateway.outcomes import Outcome
+from paceline.runtime.gateway.settings import JsonLimits
 
 MIB = 1024 * 1024
 

@@ -7,11 +7,11 @@ import json
 
 import pytest
 
-from paceline.gateway.http.asgi import Message
-from paceline.gateway.http.body import Body, read_body
-from paceline.gateway.http.errors import Refusal
-from paceline.gateway.http.strict_json import parse_object
-from paceline.gateway.settings import GatewaySettings, JsonLimits
+from paceline.runtime.gateway.http.asgi import Message
+from paceline.runtime.gateway.http.body import Body, read_body
+from paceline.runtime.gateway.http.errors import Refusal
+from paceline.runtime.gateway.http.strict_json import parse_object
+from paceline.runtime.gateway.settings import GatewaySettings, JsonLimits
 from unit.gateway.conftest import Served, chat
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

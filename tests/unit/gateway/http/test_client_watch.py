@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from polling import turns_of_the_event_loop
 
-from paceline.gateway.http.body import ClientGone
-from paceline.gateway.http.client_watch import ClientWatch
-from paceline.gateway.http.errors import Refusal
-from paceline.gateway.requests.deadline import Deadline
+from paceline.runtime.gateway.http.body import ClientGone
+from paceline.runtime.gateway.http.client_watch import ClientWatch
+from paceline.runtime.gateway.http.errors import Refusal
+from paceline.runtime.gateway.requests.deadline import Deadline
 
 pytestmark = pytest.mark.asyncio
 

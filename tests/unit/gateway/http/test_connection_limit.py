@@ -10,9 +10,9 @@ import random
 import pytest
 from polling import turns_of_the_event_loop
 
-from paceline.gateway.http.asgi import Receive, Scope, Send, send_body
-from paceline.gateway.http.connection_limit import ConnectionLimit
-from paceline.gateway.http.protocol import GuardedProtocol
+from paceline.runtime.gateway.http.asgi import Receive, Scope, Send, send_body
+from paceline.runtime.gateway.http.connection_limit import ConnectionLimit
+from paceline.runtime.gateway.http.protocol import GuardedProtocol
 from unit.gateway.conftest import chat, start_gateway, until
 from unit.gateway.http.in_memory import RecordingTransport, connected
 

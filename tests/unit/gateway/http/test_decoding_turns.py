@@ -7,7 +7,7 @@ import contextlib
 
 import pytest
 
-from paceline.gateway.http.decoding_turns import DecodingTurns
+from paceline.runtime.gateway.http.decoding_turns import DecodingTurns
 from unit.bench.trace.virtual_time import VirtualLoop, now_s, run_virtually
 
 MIB = 1024 * 1024

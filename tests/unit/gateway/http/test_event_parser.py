@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paceline.gateway.http.event_parser import COMMENT, Event, EventParser
+from paceline.runtime.gateway.http.event_parser import COMMENT, Event, EventParser
 
 PLAIN = b'data: {"a":1}\n\n'
 

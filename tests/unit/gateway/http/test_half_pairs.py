@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.gateway.http.errors import Refusal
-from paceline.gateway.http.strict_json import parse_object
-from paceline.gateway.settings import JsonLimits
+from paceline.runtime.gateway.http.errors import Refusal
+from paceline.runtime.gateway.http.strict_json import parse_object
+from paceline.runtime.gateway.settings import JsonLimits
 
 
 @pytest.mark.parametrize(

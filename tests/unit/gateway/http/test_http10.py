@@ -8,7 +8,7 @@ import json
 import httpx
 import pytest
 
-from paceline.gateway.http.asgi import Receive, Scope, Send, send_body
+from paceline.runtime.gateway.http.asgi import Receive, Scope, Send, send_body
 from unit.gateway.conftest import Served, chat, until
 from unit.gateway.http.in_memory import answer_to
 

@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from paceline.gateway.http.joined_head import JoinedHead
+from paceline.runtime.gateway.http.joined_head import JoinedHead
 from unit.gateway.conftest import Served
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

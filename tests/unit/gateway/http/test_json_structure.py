@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paceline.gateway.http.errors import Refusal
-from paceline.gateway.http.json_structure import JsonStructure
-from paceline.gateway.settings import JsonLimits
+from paceline.runtime.gateway.http.errors import Refusal
+from paceline.runtime.gateway.http.json_structure import JsonStructure
+from paceline.runtime.gateway.settings import JsonLimits
 
 _TEXTS = st.text(alphabet='ab,:[]{}"\\é中\n', max_size=8)
 _DOCUMENTS = st.recursive(

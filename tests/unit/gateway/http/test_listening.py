@@ -14,9 +14,9 @@ import pytest
 import uvloop
 from polling import turns_of_the_event_loop, until, wait_until
 
-from paceline.gateway import GatewaySettings, PortTaken, serve_gateway
-from paceline.gateway.http.asgi import Receive, Scope, Send, send_body
-from paceline.gateway.http.listening import accepting_sockets, bind, serving
+from paceline.runtime.gateway import GatewaySettings, PortTaken, serve_gateway
+from paceline.runtime.gateway.http.asgi import Receive, Scope, Send, send_body
+from paceline.runtime.gateway.http.listening import accepting_sockets, bind, serving
 from unit.gateway.conftest import FixedReplicas
 
 NUM_CLIENTS = 8

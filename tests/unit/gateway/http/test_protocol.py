@@ -10,8 +10,8 @@ import pytest
 import pytest_asyncio
 from polling import turns_of_the_event_loop
 
-from paceline.gateway.http.asgi import Receive, Scope, Send, send_body
-from paceline.gateway.http.protocol import MAX_HEAD_BYTES
+from paceline.runtime.gateway.http.asgi import Receive, Scope, Send, send_body
+from paceline.runtime.gateway.http.protocol import MAX_HEAD_BYTES
 from unit.gateway.conftest import Served, start_gateway, until
 from unit.gateway.http.in_memory import answer_to, connected
 

@@ -7,9 +7,9 @@ from unittest.mock import Mock
 
 from polling import turns_of_the_event_loop, until
 
-from paceline.gateway.http.asgi import Receive, Scope, Send, send_body
-from paceline.gateway.http.errors import Problem
-from paceline.gateway.http.response import ClientResponse
+from paceline.runtime.gateway.http.asgi import Receive, Scope, Send, send_body
+from paceline.runtime.gateway.http.errors import Problem
+from paceline.runtime.gateway.http.response import ClientResponse
 from unit.gateway.admission.simulated_loop import simulated
 from unit.gateway.http.in_memory import connected
 

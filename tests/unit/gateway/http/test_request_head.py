@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from paceline.gateway.http.request_head import InvalidHead, RequestHead, read_head
+from paceline.runtime.gateway.http.request_head import InvalidHead, RequestHead, read_head
 from unit.gateway.conftest import Served
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

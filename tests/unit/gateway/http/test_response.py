@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from paceline.gateway.delivered import AnswerPart, TokenDelta
-from paceline.gateway.http.errors import STOPPING
-from paceline.gateway.http.response import ClientResponse
+from paceline.runtime.gateway.delivered import AnswerPart, TokenDelta
+from paceline.runtime.gateway.http.errors import STOPPING
+from paceline.runtime.gateway.http.response import ClientResponse
 
 pytestmark = pytest.mark.asyncio
 

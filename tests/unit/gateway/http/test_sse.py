@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paceline.gateway.delivered import NOTHING, AnswerPart
-from paceline.gateway.http.sse import EventRelay
-from paceline.gateway.http.stream_reader import EventNames
-from paceline.gateway.usage import Usage
+from paceline.runtime.gateway.delivered import NOTHING, AnswerPart
+from paceline.runtime.gateway.http.sse import EventRelay
+from paceline.runtime.gateway.http.stream_reader import EventNames
+from paceline.runtime.gateway.usage import Usage
 
 USAGE = (
     b'data: {"choices":[],"usage":{"prompt_tokens":3,"total_tokens":9,"completion_tokens":6}}\n\n'

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.gateway.http.stream_reader import (
+from paceline.runtime.gateway.http.stream_reader import (
     ABORTED,
     UNNAMED,
     EventNames,
     StreamReader,
 )
-from paceline.gateway.requests.routes import RESPONSES
-from paceline.gateway.usage import Usage
+from paceline.runtime.gateway.requests.routes import RESPONSES
+from paceline.runtime.gateway.usage import Usage
 
 TOKEN = b'data: {"choices":[{"index":0,"text":"a","finish_reason":null}]}\n\n'
 LAST = b'data: {"choices":[{"index":0,"text":"","finish_reason": "stop"}]}\n\n'

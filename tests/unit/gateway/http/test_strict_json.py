@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from paceline.gateway.http.errors import Refusal
-from paceline.gateway.http.strict_json import parse_object
-from paceline.gateway.settings import JsonLimits
+from paceline.runtime.gateway.http.errors import Refusal
+from paceline.runtime.gateway.http.strict_json import parse_object
+from paceline.runtime.gateway.settings import JsonLimits
 
 
 def test_keys_are_counted_over_all_levels() -> None:

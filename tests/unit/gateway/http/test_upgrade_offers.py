@@ -12,8 +12,8 @@ import msgspec
 import pytest
 from polling import turns_of_the_event_loop
 
-from paceline.gateway.http.asgi import Receive, Scope, Send, send_body
-from paceline.gateway.http.protocol import MAX_FRAMING_BYTES, MAX_HEADERS
+from paceline.runtime.gateway.http.asgi import Receive, Scope, Send, send_body
+from paceline.runtime.gateway.http.protocol import MAX_FRAMING_BYTES, MAX_HEADERS
 from unit.gateway.conftest import Served, chat
 from unit.gateway.http.in_memory import answer_to, connected
 

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from paceline.gateway.http.whole_answer import error_in, looks_whole
+from paceline.runtime.gateway.http.whole_answer import error_in, looks_whole
 
 CHAT = json.dumps(
     {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from paceline.gateway.keys.record import KeyRecord, hash_secret
+from paceline.runtime.gateway.keys.record import KeyRecord, hash_secret
 
 CREATED = datetime(2026, 1, 1, tzinfo=UTC)
 SECRET = "a" * 32

@@ -13,13 +13,19 @@ import httpx
 import openai
 import pytest
 
-from paceline.gateway import serve_gateway
-from paceline.gateway.http import listening
-from paceline.gateway.keys import file as key_file
-from paceline.gateway.keys.file import change_text
-from paceline.gateway.keys.record import KeyRecord, KeysUnusable, hash_secret, join_key, render_line
-from paceline.gateway.keys.salt import read_or_create_secret, salt_of
-from paceline.gateway.settings import KeySettings
+from paceline.runtime.gateway import serve_gateway
+from paceline.runtime.gateway.http import listening
+from paceline.runtime.gateway.keys import file as key_file
+from paceline.runtime.gateway.keys.file import change_text
+from paceline.runtime.gateway.keys.record import (
+    KeyRecord,
+    KeysUnusable,
+    hash_secret,
+    join_key,
+    render_line,
+)
+from paceline.runtime.gateway.keys.salt import read_or_create_secret, salt_of
+from paceline.runtime.gateway.settings import KeySettings
 from unit.gateway.conftest import SETTINGS, FixedReplicas, Serve, chat
 from unit.gateway.fake_engine import MODEL
 

@@ -12,10 +12,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from paceline.cli import main
-from paceline.gateway.keys.file import KeyFile
-from paceline.gateway.keys.record import split_key
-from paceline.gateway.keys.ring import Tenant
-from paceline.gateway.keys.roles import Role
+from paceline.runtime.gateway.keys.file import KeyFile
+from paceline.runtime.gateway.keys.record import split_key
+from paceline.runtime.gateway.keys.ring import Tenant
+from paceline.runtime.gateway.keys.roles import Role
 
 
 @pytest.fixture(autouse=True)

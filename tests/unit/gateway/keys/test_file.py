@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from paceline.gateway.keys import file as key_file
-from paceline.gateway.keys.file import KeyFile, change_text
-from paceline.gateway.keys.record import (
+from paceline.runtime.gateway.keys import file as key_file
+from paceline.runtime.gateway.keys.file import KeyFile, change_text
+from paceline.runtime.gateway.keys.record import (
     MAX_FILE_BYTES,
     KeyRecord,
     KeysUnusable,
     hash_secret,
     render_line,
 )
-from paceline.gateway.keys.ring import Tenant
+from paceline.runtime.gateway.keys.ring import Tenant
 from unit.gateway.keys.records import SECRET, record
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.gateway.keys.hosts import is_trusted_host
+from paceline.runtime.gateway.keys.hosts import is_trusted_host
 
 
 @pytest.mark.parametrize(

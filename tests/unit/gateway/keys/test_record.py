@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paceline.gateway.keys.record import (
+from paceline.runtime.gateway.keys.record import (
     MAX_KEYS,
     KeysUnusable,
     hash_secret,

@@ -7,9 +7,9 @@ from datetime import timedelta
 
 import pytest
 
-from paceline.gateway.http.errors import Problem
-from paceline.gateway.keys.record import hash_secret
-from paceline.gateway.keys.ring import KeyRing, Tenant, granted_to
+from paceline.runtime.gateway.http.errors import Problem
+from paceline.runtime.gateway.keys.record import hash_secret
+from paceline.runtime.gateway.keys.ring import KeyRing, Tenant, granted_to
 from unit.gateway.keys.records import CREATED, SECRET, record
 
 EXPIRES = CREATED + timedelta(days=1)

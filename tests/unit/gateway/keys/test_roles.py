@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.gateway.keys.roles import Role
+from paceline.runtime.gateway.keys.roles import Role
 
 
 def test_roles_are_ordered() -> None:

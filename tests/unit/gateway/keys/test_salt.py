@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from paceline.gateway.keys.record import KeysUnusable
-from paceline.gateway.keys.salt import read_or_create_secret, salt_of
+from paceline.runtime.gateway.keys.record import KeysUnusable
+from paceline.runtime.gateway.keys.salt import read_or_create_secret, salt_of
 
 
 def test_the_secret_is_created_once_and_private(tmp_path: Path) -> None:

@@ -14,11 +14,11 @@ from typing import Any
 import httpx
 import pytest
 
-from paceline.gateway.live_view import live_view, routes
-from paceline.gateway.live_view.history import History
-from paceline.gateway.live_view.live_view import MAX_VIEWERS
-from paceline.gateway.replicas import Replica
-from paceline.gateway.workers.pool import WorkerPool
+from paceline.runtime.gateway.live_view import live_view, routes
+from paceline.runtime.gateway.live_view.history import History
+from paceline.runtime.gateway.live_view.live_view import MAX_VIEWERS
+from paceline.runtime.gateway.replicas import Replica
+from paceline.runtime.gateway.workers.pool import WorkerPool
 from unit.gateway.admin.test_admin_app import controlled
 from unit.gateway.conftest import Serve, Served, chat, until
 from unit.gateway.workers.conftest import workers

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from paceline.gateway.live_view.events import EventFinder
-from paceline.gateway.live_view.values import Event, ReplicaView
+from paceline.runtime.gateway.live_view.events import EventFinder
+from paceline.runtime.gateway.live_view.values import Event, ReplicaView
 from unit.gateway.live_view.views import governed, snapshot, view
 
 

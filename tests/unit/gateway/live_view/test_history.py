@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from paceline.gateway.live_view.documents import render_history, render_update
-from paceline.gateway.live_view.history import (
+from paceline.runtime.gateway.live_view.documents import render_history, render_update
+from paceline.runtime.gateway.live_view.history import (
     MAX_EVENTS,
     MAX_POINTS,
     REPLICA_SERIES,
@@ -13,7 +13,7 @@ from paceline.gateway.live_view.history import (
     History,
     rounded,
 )
-from paceline.gateway.live_view.values import Event
+from paceline.runtime.gateway.live_view.values import Event
 from unit.gateway.live_view.views import governed, snapshot, view
 
 

@@ -10,10 +10,10 @@ from typing import Any
 import httpx
 import pytest
 
-from paceline.gateway.keys.file import change_text
-from paceline.gateway.keys.record import join_key, render_line
-from paceline.gateway.keys.roles import Role
-from paceline.gateway.settings import KeySettings
+from paceline.runtime.gateway.keys.file import change_text
+from paceline.runtime.gateway.keys.record import join_key, render_line
+from paceline.runtime.gateway.keys.roles import Role
+from paceline.runtime.gateway.settings import KeySettings
 from unit.gateway.conftest import Serve, Served
 from unit.gateway.keys.records import SECRET, record
 

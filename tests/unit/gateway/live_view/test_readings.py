@@ -6,18 +6,18 @@ import math
 
 import pytest
 
-from paceline.gateway.live_view.percentiles import percentiles_of
-from paceline.gateway.live_view.readings import (
+from paceline.runtime.gateway.live_view.percentiles import percentiles_of
+from paceline.runtime.gateway.live_view.readings import (
     TrafficReading,
     TrafficWindow,
     read_traffic,
     traffic_between,
 )
-from paceline.gateway.live_view.values import Percentiles
-from paceline.gateway.metrics.metrics import GatewayMetrics
-from paceline.gateway.metrics.samples import add_samples
-from paceline.gateway.outcomes import Outcome
-from paceline.gateway.usage import Usage
+from paceline.runtime.gateway.live_view.values import Percentiles
+from paceline.runtime.gateway.metrics.metrics import GatewayMetrics
+from paceline.runtime.gateway.metrics.samples import add_samples
+from paceline.runtime.gateway.outcomes import Outcome
+from paceline.runtime.gateway.usage import Usage
 
 TTFT = "paceline_time_to_first_token_seconds"
 

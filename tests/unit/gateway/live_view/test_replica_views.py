@@ -8,14 +8,18 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from paceline.gateway.fleet.load import ReplicaLoad
-from paceline.gateway.fleet.status import LoadReading
-from paceline.gateway.live_view.documents import render_snapshot
-from paceline.gateway.live_view.readings import TrafficReading
-from paceline.gateway.live_view.replica_views import GeneratedTokens, view_governor, view_replica
-from paceline.gateway.live_view.snapshot import Gathered, SnapshotMaker, view_fleet
-from paceline.gateway.live_view.values import FleetView, ReplicaView
-from paceline.gateway.signals import ReplicaSignals
+from paceline.runtime.gateway.fleet.load import ReplicaLoad
+from paceline.runtime.gateway.fleet.status import LoadReading
+from paceline.runtime.gateway.live_view.documents import render_snapshot
+from paceline.runtime.gateway.live_view.readings import TrafficReading
+from paceline.runtime.gateway.live_view.replica_views import (
+    GeneratedTokens,
+    view_governor,
+    view_replica,
+)
+from paceline.runtime.gateway.live_view.snapshot import Gathered, SnapshotMaker, view_fleet
+from paceline.runtime.gateway.live_view.values import FleetView, ReplicaView
+from paceline.runtime.gateway.signals import ReplicaSignals
 from unit.gateway.live_view.views import reading, view
 
 STATE: dict[str, object] = {

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from missing_program import skip_or_fail
 
-import paceline.gateway.live_view
+import paceline.runtime.gateway.live_view
 
-ASSETS = Path(paceline.gateway.live_view.__file__).parent / "assets"
+ASSETS = Path(paceline.runtime.gateway.live_view.__file__).parent / "assets"
 PAGE = """
 class Node {
   constructor() { this.children = []; this.attributes = {}; this.textContent = ""; }

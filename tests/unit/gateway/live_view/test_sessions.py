@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from paceline.gateway.live_view.sessions import (
+from paceline.runtime.gateway.live_view.sessions import (
     MAX_SESSIONS,
     MAX_SESSIONS_PER_KEY,
     Sessions,
 )
-from paceline.gateway.time_limits import LIVE_VIEW_SESSION_S
+from paceline.runtime.gateway.time_limits import LIVE_VIEW_SESSION_S
 
 
 def test_a_token_names_the_key_of_its_session() -> None:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from paceline.gateway.fleet import ReplicaStatus
-from paceline.gateway.fleet.status import LoadReading
-from paceline.gateway.live_view.replica_views import ReplicaReading
-from paceline.gateway.live_view.values import (
+from paceline.runtime.gateway.fleet import ReplicaStatus
+from paceline.runtime.gateway.fleet.status import LoadReading
+from paceline.runtime.gateway.live_view.replica_views import ReplicaReading
+from paceline.runtime.gateway.live_view.values import (
     FleetView,
     GovernorView,
     ReplicaView,
     Snapshot,
     TrafficView,
 )
-from paceline.gateway.replicas import Replica
-from paceline.gateway.routing.breaker import BreakerState
-from paceline.gateway.signals import ReplicaSignals
+from paceline.runtime.gateway.replicas import Replica
+from paceline.runtime.gateway.routing.breaker import BreakerState
+from paceline.runtime.gateway.signals import ReplicaSignals
 
 
 def view(name: str = "a", **changes: Any) -> ReplicaView:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from paceline.gateway.metrics.definitions import metric_definitions
-from paceline.gateway.metrics.metrics import GatewayMetrics
-from paceline.gateway.outcomes import Outcome
+from paceline.runtime.gateway.metrics.definitions import metric_definitions
+from paceline.runtime.gateway.metrics.metrics import GatewayMetrics
+from paceline.runtime.gateway.outcomes import Outcome
 from unit.gateway.metrics.test_metrics import NAMES, rendered
 
 DEFINITIONS = metric_definitions()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from paceline.gateway.admission import RefusalReason
-from paceline.gateway.metrics.metrics import GatewayMetrics
-from paceline.gateway.metrics.replica_definitions import ALL_REPLICA_METRICS
-from paceline.gateway.metrics.request_times import RequestTimes
-from paceline.gateway.outcomes import Continuation, Outcome
-from paceline.gateway.replicas import Replica
-from paceline.gateway.routing.breaker import BreakerState
-from paceline.gateway.usage import Usage
+from paceline.runtime.gateway.admission import RefusalReason
+from paceline.runtime.gateway.metrics.metrics import GatewayMetrics
+from paceline.runtime.gateway.metrics.replica_definitions import ALL_REPLICA_METRICS
+from paceline.runtime.gateway.metrics.request_times import RequestTimes
+from paceline.runtime.gateway.outcomes import Continuation, Outcome
+from paceline.runtime.gateway.replicas import Replica
+from paceline.runtime.gateway.routing.breaker import BreakerState
+from paceline.runtime.gateway.usage import Usage
 
 NAMES = {
     "paceline_admission_queue_length", "paceline_admission_refused_total",

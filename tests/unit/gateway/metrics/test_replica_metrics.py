@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from paceline.gateway.fleet import ReplicaLoad
-from paceline.gateway.metrics.replica_metrics import (
+from paceline.foundation.servers.governor_metrics import GovernorMetric
+from paceline.runtime.gateway.fleet import ReplicaLoad
+from paceline.runtime.gateway.metrics.replica_metrics import (
     ReplicaCollector,
     ReplicaFacts,
     ReplicaMetric,
     from_load,
 )
-from paceline.gateway.replicas import Replica
-from paceline.governor_metrics import GovernorMetric
+from paceline.runtime.gateway.replicas import Replica
 
 R1 = Replica("r1", "/r1.sock", "tiny", "ready")
 R0 = Replica("r0", "/r0.sock", "tiny", "ready")

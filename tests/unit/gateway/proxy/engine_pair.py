@@ -12,8 +12,8 @@ from typing import Any
 
 import httpx
 
-from paceline.gateway import Replica, RunningGateway, serve_gateway
-from paceline.gateway.settings import FailureSettings
+from paceline.runtime.gateway import Replica, RunningGateway, serve_gateway
+from paceline.runtime.gateway.settings import FailureSettings
 from unit.gateway.conftest import SETTINGS, FixedReplicas, chat
 from unit.gateway.fake_engine import MODEL, FakeEngine
 

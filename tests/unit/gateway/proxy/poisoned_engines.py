@@ -14,9 +14,9 @@ from unittest import mock
 import httpx
 from aiohttp import web
 
-from paceline.gateway import Replica, RunningGateway, serve_gateway
-from paceline.gateway.proxy import replica_deaths
-from paceline.gateway.settings import FailureSettings
+from paceline.runtime.gateway import Replica, RunningGateway, serve_gateway
+from paceline.runtime.gateway.proxy import replica_deaths
+from paceline.runtime.gateway.settings import FailureSettings
 from unit.gateway.conftest import SETTINGS, FixedReplicas, chat
 from unit.gateway.fake_engine import MODEL, FakeEngine
 from unit.gateway.proxy.engine_pair import CHAT, ROLE, delta, sse

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from paceline.gateway.proxy import second_opinions
-from paceline.gateway.proxy.second_opinions import (
+from paceline.runtime.gateway.proxy import second_opinions
+from paceline.runtime.gateway.proxy.second_opinions import (
     CHECK_EVERY,
     NUM_TRUSTED,
     RefusalKind,

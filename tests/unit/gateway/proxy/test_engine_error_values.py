@@ -6,10 +6,16 @@ import json
 
 import pytest
 
-from paceline.gateway.http.errors import Problem
-from paceline.gateway.outcomes import Outcome
-from paceline.gateway.proxy.engine_errors import is_death, outcome_of, problem_of, scrub, status_in
-from paceline.gateway.requests.routes import COMPLETIONS
+from paceline.runtime.gateway.http.errors import Problem
+from paceline.runtime.gateway.outcomes import Outcome
+from paceline.runtime.gateway.proxy.engine_errors import (
+    is_death,
+    outcome_of,
+    problem_of,
+    scrub,
+    status_in,
+)
+from paceline.runtime.gateway.requests.routes import COMPLETIONS
 
 
 def problem(

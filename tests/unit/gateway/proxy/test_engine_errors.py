@@ -8,8 +8,8 @@ import time
 import openai
 import pytest
 
-from paceline.gateway.proxy.engine_errors import problem_of, scrub
-from paceline.gateway.requests.routes import COMPLETIONS
+from paceline.runtime.gateway.proxy.engine_errors import problem_of, scrub
+from paceline.runtime.gateway.requests.routes import COMPLETIONS
 from unit.gateway.conftest import Served, chat
 from unit.gateway.fake_engine import MODEL
 

@@ -12,8 +12,8 @@ from dataclasses import replace
 
 import pytest
 
-from paceline.gateway.proxy import error_log
-from paceline.gateway.proxy.error_log import describe_error
+from paceline.runtime.gateway.proxy import error_log
+from paceline.runtime.gateway.proxy.error_log import describe_error
 from unit.gateway.conftest import Serve, Served, chat
 
 SECRET = "I am Ann, my PIN is 4711"

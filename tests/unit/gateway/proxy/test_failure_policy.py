@@ -7,18 +7,18 @@ from dataclasses import asdict, dataclass, replace
 
 import pytest
 
-from paceline.gateway.http.errors import Problem
-from paceline.gateway.outcomes import Outcome
-from paceline.gateway.proxy.attempt_end import AttemptEnd
-from paceline.gateway.proxy.attempt_history import AttemptHistory
-from paceline.gateway.proxy.failure_policy import (
+from paceline.runtime.gateway.http.errors import Problem
+from paceline.runtime.gateway.outcomes import Outcome
+from paceline.runtime.gateway.proxy.attempt_end import AttemptEnd
+from paceline.runtime.gateway.proxy.attempt_history import AttemptHistory
+from paceline.runtime.gateway.proxy.failure_policy import (
     Decision,
     FailureContext,
     RetryReason,
     Step,
     next_step,
 )
-from paceline.gateway.settings import FailureSettings
+from paceline.runtime.gateway.settings import FailureSettings
 
 SETTINGS = FailureSettings(
     max_attempts=3, max_continuations=2, max_replica_deaths=2, replica_wait_s=10

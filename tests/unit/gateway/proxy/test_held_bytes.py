@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from paceline.gateway.api.data_app import DataApp
-from paceline.gateway.data_port import DataPort
-from paceline.gateway.http.byte_budget import REQUEST_BYTES
-from paceline.gateway.metrics.metrics import GatewayMetrics
-from paceline.gateway.outcomes import Outcome
-from paceline.gateway.proxy.services import GatewayServices
-from paceline.gateway.proxy.upstream import Upstreams
-from paceline.gateway.replicas import Replica
+from paceline.runtime.gateway.api.data_app import DataApp
+from paceline.runtime.gateway.data_port import DataPort
+from paceline.runtime.gateway.http.byte_budget import REQUEST_BYTES
+from paceline.runtime.gateway.metrics.metrics import GatewayMetrics
+from paceline.runtime.gateway.outcomes import Outcome
+from paceline.runtime.gateway.proxy.services import GatewayServices
+from paceline.runtime.gateway.proxy.upstream import Upstreams
+from paceline.runtime.gateway.replicas import Replica
 from unit.gateway.conftest import SETTINGS, FixedReplicas, chat, until
 from unit.gateway.fake_engine import MODEL
 

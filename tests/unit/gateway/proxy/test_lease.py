@@ -7,13 +7,13 @@ import asyncio
 import pytest
 from polling import until
 
-from paceline.gateway.outcomes import Outcome
-from paceline.gateway.proxy.lease import LeaseTable
-from paceline.gateway.replicas import Replica
-from paceline.gateway.requests.plan import RequestCost
-from paceline.gateway.routing.breaker import Breakers, BreakerState, Ticket
-from paceline.gateway.routing.stream_progress import ProgressWatch
-from paceline.gateway.settings import FailureSettings
+from paceline.runtime.gateway.outcomes import Outcome
+from paceline.runtime.gateway.proxy.lease import LeaseTable
+from paceline.runtime.gateway.replicas import Replica
+from paceline.runtime.gateway.requests.plan import RequestCost
+from paceline.runtime.gateway.routing.breaker import Breakers, BreakerState, Ticket
+from paceline.runtime.gateway.routing.stream_progress import ProgressWatch
+from paceline.runtime.gateway.settings import FailureSettings
 
 R0 = Replica("r0", "/run/r0.sock", "tiny", "ready", max_model_len=100)
 R1 = Replica("r1", "http://host:8000", "tiny", "ready", max_model_len=200)

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from paceline.gateway import Replica
-from paceline.gateway.http.whole_answer import error_in
-from paceline.gateway.proxy.attempt import Attempt
-from paceline.gateway.proxy.upstream import Liveness, UpstreamResponse, Upstreams
+from paceline.runtime.gateway import Replica
+from paceline.runtime.gateway.http.whole_answer import error_in
+from paceline.runtime.gateway.proxy.attempt import Attempt
+from paceline.runtime.gateway.proxy.upstream import Liveness, UpstreamResponse, Upstreams
 from unit.gateway.conftest import until
 from unit.gateway.proxy.poisoned_engines import FAILURES, POISON, fleet
 
@@ -227,7 +227,7 @@ async def test_a_request_on_which_the_gateway_fails_opens_no_breaker(
         return error_in(body, content)
 
     async with fleet(2) as both:
-        monkeypatch.setattr("paceline.gateway.proxy.attempt.error_in", fail)
+        monkeypatch.setattr("paceline.runtime.gateway.proxy.attempt.error_in", fail)
         for engine in both.engines:
             engine.poison, engine.body = 200, POISON.encode()
         first, second = both.source.current

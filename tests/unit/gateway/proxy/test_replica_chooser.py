@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import httpx
 
-from paceline.gateway import Replica, serve_gateway
-from paceline.gateway.settings import FailureSettings
-from paceline.mock_vllm import (
+from paceline.runtime.gateway import Replica, serve_gateway
+from paceline.runtime.gateway.settings import FailureSettings
+from paceline.testing.mock_vllm import (
     Fault,
     FaultKind,
     MockVllm,

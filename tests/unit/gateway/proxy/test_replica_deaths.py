@@ -11,17 +11,17 @@ from typing import cast
 
 import pytest
 
-from paceline.gateway.http.errors import Problem
-from paceline.gateway.outcomes import Outcome
-from paceline.gateway.proxy.attempt_end import AttemptEnd
-from paceline.gateway.proxy.lease import LeaseTable
-from paceline.gateway.proxy.replica_deaths import ReplicaDeaths
-from paceline.gateway.proxy.services import GatewayServices
-from paceline.gateway.proxy.upstream import Liveness
-from paceline.gateway.replicas import Replica
-from paceline.gateway.routing.breaker import Breakers, BreakerState
-from paceline.gateway.routing.stream_progress import ProgressWatch
-from paceline.gateway.settings import FailureSettings, GatewaySettings
+from paceline.runtime.gateway.http.errors import Problem
+from paceline.runtime.gateway.outcomes import Outcome
+from paceline.runtime.gateway.proxy.attempt_end import AttemptEnd
+from paceline.runtime.gateway.proxy.lease import LeaseTable
+from paceline.runtime.gateway.proxy.replica_deaths import ReplicaDeaths
+from paceline.runtime.gateway.proxy.services import GatewayServices
+from paceline.runtime.gateway.proxy.upstream import Liveness
+from paceline.runtime.gateway.replicas import Replica
+from paceline.runtime.gateway.routing.breaker import Breakers, BreakerState
+from paceline.runtime.gateway.routing.stream_progress import ProgressWatch
+from paceline.runtime.gateway.settings import FailureSettings, GatewaySettings
 from unit.gateway.admission.simulated_loop import run_simulated
 
 BROKEN = AttemptEnd(Outcome.BROKEN, Problem(503, "x", "engine_unavailable"))

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from paceline.gateway.delivered import AnswerPart, TokenDelta
-from paceline.gateway.http.response import ClientResponse
-from paceline.gateway.outcomes import Outcome
-from paceline.gateway.proxy.lease import LeaseTable
-from paceline.gateway.proxy.replica_chooser import ReplicaChooser
-from paceline.gateway.replicas import Replica
-from paceline.gateway.routing.breaker import Breakers
-from paceline.gateway.routing.router import Router
-from paceline.gateway.routing.stream_progress import ProgressWatch
-from paceline.gateway.settings import FailureSettings, GatewaySettings
+from paceline.runtime.gateway.delivered import AnswerPart, TokenDelta
+from paceline.runtime.gateway.http.response import ClientResponse
+from paceline.runtime.gateway.outcomes import Outcome
+from paceline.runtime.gateway.proxy.lease import LeaseTable
+from paceline.runtime.gateway.proxy.replica_chooser import ReplicaChooser
+from paceline.runtime.gateway.replicas import Replica
+from paceline.runtime.gateway.routing.breaker import Breakers
+from paceline.runtime.gateway.routing.router import Router
+from paceline.runtime.gateway.routing.stream_progress import ProgressWatch
+from paceline.runtime.gateway.settings import FailureSettings, GatewaySettings
 from unit.gateway.admission.plans import plan
 from unit.gateway.admission.simulated_loop import run_simulated
 

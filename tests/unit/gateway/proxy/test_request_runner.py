@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from paceline.gateway.http.errors import Problem, Refusal
-from paceline.gateway.http.whole_answer import error_in
-from paceline.gateway.proxy import attempt
-from paceline.gateway.proxy.upstream import UpstreamResponse
+from paceline.runtime.gateway.http.errors import Problem, Refusal
+from paceline.runtime.gateway.http.whole_answer import error_in
+from paceline.runtime.gateway.proxy import attempt
+from paceline.runtime.gateway.proxy.upstream import UpstreamResponse
 from unit.gateway.conftest import chat, until
 from unit.gateway.proxy.engine_pair import CHAT, FAILURES, ROLE, ask, delta, pair, sse
 

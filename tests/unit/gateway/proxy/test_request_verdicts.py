@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.gateway.http.errors import Problem
-from paceline.gateway.outcomes import Outcome
-from paceline.gateway.proxy.attempt_end import COMPLETED, AttemptEnd
-from paceline.gateway.proxy.request_verdicts import RequestVerdicts
-from paceline.gateway.proxy.second_opinions import NUM_TRUSTED, SecondOpinions
-from paceline.gateway.routing.breaker import Breakers, Ticket
-from paceline.gateway.routing.verdicts import Verdict
-from paceline.gateway.settings import FailureSettings
+from paceline.runtime.gateway.http.errors import Problem
+from paceline.runtime.gateway.outcomes import Outcome
+from paceline.runtime.gateway.proxy.attempt_end import COMPLETED, AttemptEnd
+from paceline.runtime.gateway.proxy.request_verdicts import RequestVerdicts
+from paceline.runtime.gateway.proxy.second_opinions import NUM_TRUSTED, SecondOpinions
+from paceline.runtime.gateway.routing.breaker import Breakers, Ticket
+from paceline.runtime.gateway.routing.verdicts import Verdict
+from paceline.runtime.gateway.settings import FailureSettings
 
 BROKEN = AttemptEnd(Outcome.BROKEN, Problem(503, "x", "engine_unavailable"))
 TIMED_OUT = AttemptEnd(Outcome.TIMED_OUT, Problem(504, "x", "engine_timeout"))

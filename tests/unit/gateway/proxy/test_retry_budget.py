@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from paceline.gateway.proxy.retry_budget import OUTAGE, Charge, RetryBudget
-from paceline.gateway.settings import FailureSettings
+from paceline.runtime.gateway.proxy.retry_budget import OUTAGE, Charge, RetryBudget
+from paceline.runtime.gateway.settings import FailureSettings
 
 
 def spent(budget: RetryBudget, num_tries: int, now_s: float, charge: Charge = OUTAGE) -> int:

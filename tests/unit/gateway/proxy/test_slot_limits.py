@@ -11,9 +11,9 @@ from typing import Any
 import httpx
 import pytest
 
-from paceline.gateway import Replica, serve_gateway
-from paceline.gateway.settings import AdmissionSettings
-from paceline.mock_vllm import MockVllm, MockVllmSettings
+from paceline.runtime.gateway import Replica, serve_gateway
+from paceline.runtime.gateway.settings import AdmissionSettings
+from paceline.testing.mock_vllm import MockVllm, MockVllmSettings
 from unit.gateway.conftest import SETTINGS, FixedReplicas, Serve, chat
 
 MODEL = "tiny"

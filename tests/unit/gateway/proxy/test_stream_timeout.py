@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from paceline.gateway.proxy.stream_timeout import StreamTimeout
+from paceline.runtime.gateway.proxy.stream_timeout import StreamTimeout
 from unit.gateway.admission.simulated_loop import SimulatedLoop, run_simulated, simulated
 
 

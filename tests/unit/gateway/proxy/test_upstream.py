@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 import pytest
 from polling import turns_of_the_event_loop
 
-from paceline.gateway.proxy import upstream
-from paceline.gateway.proxy.upstream import (
+from paceline.runtime.gateway.proxy import upstream
+from paceline.runtime.gateway.proxy.upstream import (
     Broken,
     Liveness,
     NotSent,
@@ -20,8 +20,8 @@ from paceline.gateway.proxy.upstream import (
     UpstreamResponse,
     Upstreams,
 )
-from paceline.gateway.replicas import Replica
-from paceline.gateway.settings import GatewaySettings
+from paceline.runtime.gateway.replicas import Replica
+from paceline.runtime.gateway.settings import GatewaySettings
 from unit.no_descriptors import no_descriptors
 
 LIMIT_S = 60.0

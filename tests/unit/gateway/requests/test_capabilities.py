@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from paceline.gateway.replicas import Replica
-from paceline.gateway.requests.capabilities import can_serve, explain_unserved
-from paceline.gateway.requests.needs import Needs
-from paceline.gateway.requests.routes import CHAT, COMPLETIONS
-from paceline.gateway.requests.validation import check_request
+from paceline.runtime.gateway.replicas import Replica
+from paceline.runtime.gateway.requests.capabilities import can_serve, explain_unserved
+from paceline.runtime.gateway.requests.needs import Needs
+from paceline.runtime.gateway.requests.routes import CHAT, COMPLETIONS
+from paceline.runtime.gateway.requests.validation import check_request
 from unit.gateway.conftest import SETTINGS, Serve, chat
 from unit.gateway.fake_engine import MODEL, FakeEngine
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from paceline.gateway.http.errors import Refusal
-from paceline.gateway.requests.deadline import deadline_of
-from paceline.gateway.settings import AdmissionSettings
+from paceline.runtime.gateway.http.errors import Refusal
+from paceline.runtime.gateway.requests.deadline import deadline_of
+from paceline.runtime.gateway.settings import AdmissionSettings
 
 SETTINGS = AdmissionSettings(max_deadline_s=600)
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from paceline.engine.scheduler import request_parameters
-from paceline.gateway.replicas import Replica
-from paceline.gateway.requests import draft_cap
-from paceline.gateway.requests.capabilities import can_serve, explain_unserved
-from paceline.gateway.requests.needs import Needs
-from paceline.gateway.requests.routes import CHAT, COMPLETIONS, RESPONSES
+from paceline.runtime.engine.scheduler import request_parameters
+from paceline.runtime.gateway.replicas import Replica
+from paceline.runtime.gateway.requests import draft_cap
+from paceline.runtime.gateway.requests.capabilities import can_serve, explain_unserved
+from paceline.runtime.gateway.requests.needs import Needs
+from paceline.runtime.gateway.requests.routes import CHAT, COMPLETIONS, RESPONSES
 from unit.gateway.conftest import Serve, chat
 from unit.gateway.fake_engine import MODEL, FakeEngine
 

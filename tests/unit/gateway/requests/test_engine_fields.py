@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from paceline.gateway.requests.routes import CHAT
+from paceline.runtime.gateway.requests.routes import CHAT
 from unit.gateway.conftest import Serve, chat
 
 TOOL_CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from paceline.gateway.http.errors import Refusal
-from paceline.gateway.requests import fields
-from paceline.gateway.requests.validation import CHAT, check_request
+from paceline.runtime.gateway.http.errors import Refusal
+from paceline.runtime.gateway.requests import fields
+from paceline.runtime.gateway.requests.validation import CHAT, check_request
 from unit.gateway.conftest import SETTINGS, chat
 
 _TABLES = {name: table for name, table in vars(fields).items() if name.endswith("_FIELDS")}

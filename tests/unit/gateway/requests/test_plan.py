@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from paceline.gateway.keys.ring import Tenant
-from paceline.gateway.requests.plan import NO_COST, RequestCost, RequestPlan, make_plan
-from paceline.gateway.requests.routes import CHAT, COMPLETIONS, EMBEDDINGS, RESPONSES, Route
-from paceline.gateway.requests.validation import check_request
+from paceline.runtime.gateway.keys.ring import Tenant
+from paceline.runtime.gateway.requests.plan import NO_COST, RequestCost, RequestPlan, make_plan
+from paceline.runtime.gateway.requests.routes import CHAT, COMPLETIONS, EMBEDDINGS, RESPONSES, Route
+from paceline.runtime.gateway.requests.validation import check_request
 from unit.gateway.conftest import SETTINGS, chat
 from unit.gateway.fake_engine import MODEL
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from paceline.gateway.http.errors import Refusal
-from paceline.gateway.replicas import Replica
-from paceline.gateway.requests.routes import CHAT, EMBEDDINGS
-from paceline.gateway.requests.served import check_served, most_sequences
-from paceline.gateway.requests.validation import check_request
-from paceline.gateway.settings import AdmissionSettings
+from paceline.runtime.gateway.http.errors import Refusal
+from paceline.runtime.gateway.replicas import Replica
+from paceline.runtime.gateway.requests.routes import CHAT, EMBEDDINGS
+from paceline.runtime.gateway.requests.served import check_served, most_sequences
+from paceline.runtime.gateway.requests.validation import check_request
+from paceline.runtime.gateway.settings import AdmissionSettings
 from unit.gateway.conftest import SETTINGS, chat
 from unit.gateway.fake_engine import MODEL
 

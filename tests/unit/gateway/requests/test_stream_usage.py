@@ -11,11 +11,11 @@ from typing import Any
 import httpx
 import pytest
 
-from paceline.gateway import Replica, serve_gateway
-from paceline.gateway.requests.routes import CHAT, COMPLETIONS, EMBEDDINGS, RESPONSES, Route
-from paceline.gateway.requests.stream_usage import usage_fields
-from paceline.gateway.requests.validation import check_request
-from paceline.mock_vllm import MockVllm, MockVllmSettings
+from paceline.runtime.gateway import Replica, serve_gateway
+from paceline.runtime.gateway.requests.routes import CHAT, COMPLETIONS, EMBEDDINGS, RESPONSES, Route
+from paceline.runtime.gateway.requests.stream_usage import usage_fields
+from paceline.runtime.gateway.requests.validation import check_request
+from paceline.testing.mock_vllm import MockVllm, MockVllmSettings
 from unit.gateway.conftest import SETTINGS, FixedReplicas, chat
 from unit.gateway.fake_engine import MODEL
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from paceline.gateway.http.errors import Refusal
-from paceline.gateway.requests.field_checks import MAX_SCHEMA_BYTES
-from paceline.gateway.requests.routes import CHAT, RESPONSES, Route
-from paceline.gateway.requests.validation import check_request
+from paceline.runtime.gateway.http.errors import Refusal
+from paceline.runtime.gateway.requests.field_checks import MAX_SCHEMA_BYTES
+from paceline.runtime.gateway.requests.routes import CHAT, RESPONSES, Route
+from paceline.runtime.gateway.requests.validation import check_request
 from unit.gateway.conftest import SETTINGS, chat
 from unit.gateway.fake_engine import MODEL
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from paceline.gateway.http.errors import Refusal
-from paceline.gateway.requests.routes import (
+from paceline.runtime.gateway.http.errors import Refusal
+from paceline.runtime.gateway.requests.routes import (
     CHAT,
     COMPLETIONS,
     EMBEDDINGS,
@@ -18,7 +18,11 @@ from paceline.gateway.requests.routes import (
     ROUTES,
     Route,
 )
-from paceline.gateway.requests.validation import CheckedRequest, check_context, check_request
+from paceline.runtime.gateway.requests.validation import (
+    CheckedRequest,
+    check_context,
+    check_request,
+)
 from unit.gateway.conftest import SETTINGS, chat
 from unit.gateway.fake_engine import MODEL
 

@@ -10,9 +10,9 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from paceline.gateway.outcomes import Outcome
-from paceline.gateway.routing.breaker import Breakers, BreakerState, Ticket
-from paceline.gateway.settings import FailureSettings
+from paceline.runtime.gateway.outcomes import Outcome
+from paceline.runtime.gateway.routing.breaker import Breakers, BreakerState, Ticket
+from paceline.runtime.gateway.settings import FailureSettings
 
 FAILURES = (Outcome.BROKEN, Outcome.TIMED_OUT, Outcome.ENGINE_ERROR, Outcome.MISDIRECTED)
 NO_VERDICTS = tuple(

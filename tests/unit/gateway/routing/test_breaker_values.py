@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from paceline.gateway.outcomes import Outcome
-from paceline.gateway.routing.breaker import Breakers, BreakerState, OpenBreakers
-from paceline.gateway.settings import FailureSettings
+from paceline.runtime.gateway.outcomes import Outcome
+from paceline.runtime.gateway.routing.breaker import Breakers, BreakerState, OpenBreakers
+from paceline.runtime.gateway.settings import FailureSettings
 
 SETTINGS = FailureSettings(window_s=30, min_samples=10, open_s=1, max_open_s=30)
 WITHOUT_JITTER = ""

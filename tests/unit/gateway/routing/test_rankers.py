@@ -1,6 +1,6 @@
 """The contract of every routing rule, and the rules themselves.
 
-Rules are found in `paceline.gateway.routing.rankers`: a new one is held to the contract as soon as
+Rules are found in `paceline.runtime.gateway.routing.rankers`: a new one is held to the contract as soon as
 its file exists.
 """
 
@@ -14,10 +14,10 @@ import random
 
 import pytest
 
-from paceline.gateway.replicas import Replica
-from paceline.gateway.routing import rankers
-from paceline.gateway.routing.ranker import Candidate, ReplicaRanker
-from paceline.gateway.routing.rankers.least_load import LeastLoad
+from paceline.runtime.gateway.replicas import Replica
+from paceline.runtime.gateway.routing import rankers
+from paceline.runtime.gateway.routing.ranker import Candidate, ReplicaRanker
+from paceline.runtime.gateway.routing.rankers.least_load import LeastLoad
 
 
 def find_rankers() -> list[type[ReplicaRanker]]:

@@ -8,20 +8,20 @@ from dataclasses import replace
 
 import pytest
 
-from paceline.gateway.outcomes import Outcome
-from paceline.gateway.peers import SlotQuota
-from paceline.gateway.proxy.lease import LeaseTable
-from paceline.gateway.replicas import Replica
-from paceline.gateway.requests.needs import Needs, NeedsKind
-from paceline.gateway.requests.plan import RequestCost
-from paceline.gateway.routing.breaker import Breakers, OpenBreakers
-from paceline.gateway.routing.ranker import Candidate, RankedReplica
-from paceline.gateway.routing.router import Router
-from paceline.gateway.routing.stream_progress import ProgressWatch
-from paceline.gateway.settings import AdmissionSettings, FailureSettings
-from paceline.gateway.signals import ReplicaSignals
-from paceline.gateway.workers.messages import PeerState, SlotAllocation
-from paceline.gateway.workers.peer_view import PeerWorkerView
+from paceline.runtime.gateway.outcomes import Outcome
+from paceline.runtime.gateway.peers import SlotQuota
+from paceline.runtime.gateway.proxy.lease import LeaseTable
+from paceline.runtime.gateway.replicas import Replica
+from paceline.runtime.gateway.requests.needs import Needs, NeedsKind
+from paceline.runtime.gateway.requests.plan import RequestCost
+from paceline.runtime.gateway.routing.breaker import Breakers, OpenBreakers
+from paceline.runtime.gateway.routing.ranker import Candidate, RankedReplica
+from paceline.runtime.gateway.routing.router import Router
+from paceline.runtime.gateway.routing.stream_progress import ProgressWatch
+from paceline.runtime.gateway.settings import AdmissionSettings, FailureSettings
+from paceline.runtime.gateway.signals import ReplicaSignals
+from paceline.runtime.gateway.workers.messages import PeerState, SlotAllocation
+from paceline.runtime.gateway.workers.peer_view import PeerWorkerView
 from unit.gateway.conftest import FixedReplicas
 
 R0 = Replica("r0", "/run/r0.sock", "tiny", "ready", max_model_len=100)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from paceline.gateway.routing.stall_detection import Silence, StallLimits, silences
-from paceline.gateway.routing.stream_progress import (
+from paceline.runtime.gateway.routing.stall_detection import Silence, StallLimits, silences
+from paceline.runtime.gateway.routing.stream_progress import (
     ProgressReport,
     ProgressWatch,
     ReplicaProgress,
     WatchedAttempt,
 )
-from paceline.gateway.settings import FailureSettings, GatewaySettings
+from paceline.runtime.gateway.settings import FailureSettings, GatewaySettings
 
 LIMITS = StallLimits.of(
     GatewaySettings(

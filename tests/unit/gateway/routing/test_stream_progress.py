@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.gateway.routing.stream_progress import (
+from paceline.runtime.gateway.routing.stream_progress import (
     ProgressWatch,
     ReplicaProgress,
     _RecentMaximum,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.gateway.outcomes import Outcome
-from paceline.gateway.routing.breaker import Breakers, BreakerState, OpenBreakers
-from paceline.gateway.routing.verdicts import (
+from paceline.runtime.gateway.outcomes import Outcome
+from paceline.runtime.gateway.routing.breaker import Breakers, BreakerState, OpenBreakers
+from paceline.runtime.gateway.routing.verdicts import (
     FailedAttempt,
     Record,
     Suspicion,
@@ -15,7 +15,7 @@ from paceline.gateway.routing.verdicts import (
     verdict_at_end,
     verdict_when_another_answers,
 )
-from paceline.gateway.settings import FailureSettings
+from paceline.runtime.gateway.settings import FailureSettings
 
 SETTINGS = FailureSettings(min_samples=10, max_failure_fraction=0.5, open_s=1, max_open_s=30)
 A = FailedAttempt("a", Suspicion.ERROR, had_begun=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.gateway.settings import AdmissionSettings
+from paceline.runtime.gateway.settings import AdmissionSettings
 
 
 @pytest.mark.parametrize(

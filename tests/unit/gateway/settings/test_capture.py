@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from paceline.config import Settings
-from paceline.gateway.settings import CaptureSettings
-from paceline.serve.plan import gateway_settings
+from paceline.runtime.config import Settings
+from paceline.runtime.gateway.settings import CaptureSettings
+from paceline.runtime.serve.plan import gateway_settings
 
 
 def test_nothing_is_kept_by_default() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.gateway.settings.fleet import FleetSettings
-from paceline.gateway.settings.replica_entry import ReplicaEntry
+from paceline.runtime.gateway.settings.fleet import FleetSettings
+from paceline.runtime.gateway.settings.replica_entry import ReplicaEntry
 
 
 @pytest.mark.parametrize(

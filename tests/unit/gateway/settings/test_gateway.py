@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.config import Settings
-from paceline.gateway import GatewaySettings
-from paceline.gateway.settings import JsonLimits
-from paceline.serve.plan import gateway_settings
+from paceline.runtime.config import Settings
+from paceline.runtime.gateway import GatewaySettings
+from paceline.runtime.gateway.settings import JsonLimits
+from paceline.runtime.serve.plan import gateway_settings
 
 
 @pytest.mark.parametrize(

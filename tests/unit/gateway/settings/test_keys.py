@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from paceline.gateway.settings import GatewaySettings, KeySettings
+from paceline.runtime.gateway.settings import GatewaySettings, KeySettings
 
 
 @pytest.mark.parametrize(

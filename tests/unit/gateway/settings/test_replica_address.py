@@ -6,8 +6,12 @@ import doctest
 
 import pytest
 
-from paceline.gateway.settings import replica_address
-from paceline.gateway.settings.replica_address import canonical_dns, canonical_url, url_of_address
+from paceline.runtime.gateway.settings import replica_address
+from paceline.runtime.gateway.settings.replica_address import (
+    canonical_dns,
+    canonical_url,
+    url_of_address,
+)
 
 NO_HOSTS = [
     *("", " ", "a b", " a", "a ", "a\0b", "10.0.0\r\n.1", "a\tb", "a\x7fb", "a\u00a0b", "a\u200bb"),

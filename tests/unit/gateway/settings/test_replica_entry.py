@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from paceline.gateway.settings import names
-from paceline.gateway.settings.replica_entry import ReplicaEntry
+from paceline.runtime.gateway.settings import names
+from paceline.runtime.gateway.settings.replica_entry import ReplicaEntry
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from pathlib import Path
 import httpx
 from polling import until
 
-from paceline.gateway import RunningGateway, serve_gateway
-from paceline.gateway.settings import FleetSettings, ReplicaEntry
-from paceline.mock_vllm import (
+from paceline.runtime.gateway import RunningGateway, serve_gateway
+from paceline.runtime.gateway.settings import FleetSettings, ReplicaEntry
+from paceline.testing.mock_vllm import (
     RequestRecord,
     SpawnedMockVllm,
     read_request_log,

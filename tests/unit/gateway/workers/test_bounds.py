@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from paceline.gateway import GatewaySettings
+from paceline.runtime.gateway import GatewaySettings
 from unit.gateway.conftest import chat
 from unit.gateway.workers.served import CHAT, serving
 

@@ -8,18 +8,18 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
-from paceline.gateway.admission import AdmissionQueues, Overloaded, RefusalReason
-from paceline.gateway.proxy.lease import Lease, LeaseTable
-from paceline.gateway.replicas import Replica
-from paceline.gateway.requests.needs import NeedsKind
-from paceline.gateway.routing.breaker import Breakers
-from paceline.gateway.routing.replica_slots import ReplicaSlots
-from paceline.gateway.routing.router import Router
-from paceline.gateway.routing.stream_progress import ProgressWatch
-from paceline.gateway.settings import AdmissionSettings, FailureSettings
-from paceline.gateway.workers.messages import PeerState, WorkerReport
-from paceline.gateway.workers.peer_view import PeerWorkerView
-from paceline.gateway.workers.slot_allocator import SlotAllocator
+from paceline.runtime.gateway.admission import AdmissionQueues, Overloaded, RefusalReason
+from paceline.runtime.gateway.proxy.lease import Lease, LeaseTable
+from paceline.runtime.gateway.replicas import Replica
+from paceline.runtime.gateway.requests.needs import NeedsKind
+from paceline.runtime.gateway.routing.breaker import Breakers
+from paceline.runtime.gateway.routing.replica_slots import ReplicaSlots
+from paceline.runtime.gateway.routing.router import Router
+from paceline.runtime.gateway.routing.stream_progress import ProgressWatch
+from paceline.runtime.gateway.settings import AdmissionSettings, FailureSettings
+from paceline.runtime.gateway.workers.messages import PeerState, WorkerReport
+from paceline.runtime.gateway.workers.peer_view import PeerWorkerView
+from paceline.runtime.gateway.workers.slot_allocator import SlotAllocator
 from unit.gateway.admission.plans import plan
 from unit.gateway.admission.simulated_loop import simulated
 from unit.gateway.conftest import FixedReplicas

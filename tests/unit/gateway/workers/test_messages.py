@@ -8,12 +8,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from paceline.gateway import FleetSettings, GatewaySettings, Replica
-from paceline.gateway.metrics.metrics import GatewayMetrics
-from paceline.gateway.routing.breaker import BreakerState
-from paceline.gateway.routing.stream_progress import ProgressReport, ReplicaProgress
-from paceline.gateway.settings import KeySettings
-from paceline.gateway.workers.messages import (
+from paceline.runtime.gateway import FleetSettings, GatewaySettings, Replica
+from paceline.runtime.gateway.metrics.metrics import GatewayMetrics
+from paceline.runtime.gateway.routing.breaker import BreakerState
+from paceline.runtime.gateway.routing.stream_progress import ProgressReport, ReplicaProgress
+from paceline.runtime.gateway.settings import KeySettings
+from paceline.runtime.gateway.workers.messages import (
     CutHung,
     LineDecoder,
     MetricsReport,

@@ -13,9 +13,14 @@ import httpx
 from click.testing import CliRunner
 
 from paceline.cli import main
-from paceline.gateway import serve_gateway
-from paceline.gateway.settings import FailureSettings, FleetSettings, KeySettings, ReplicaEntry
-from paceline.mock_vllm import spawn_mock_vllm
+from paceline.runtime.gateway import serve_gateway
+from paceline.runtime.gateway.settings import (
+    FailureSettings,
+    FleetSettings,
+    KeySettings,
+    ReplicaEntry,
+)
+from paceline.testing.mock_vllm import spawn_mock_vllm
 from unit.gateway.conftest import FixedReplicas, chat, until
 from unit.gateway.workers.conftest import WORKERS, workers
 from unit.gateway.workers.served import CHAT, serving

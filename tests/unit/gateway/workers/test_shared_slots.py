@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from paceline.gateway.settings import AdmissionSettings
-from paceline.mock_vllm import RequestRecord
+from paceline.runtime.gateway.settings import AdmissionSettings
+from paceline.testing.mock_vllm import RequestRecord
 from unit.gateway.conftest import chat
 from unit.gateway.workers.conftest import workers
 from unit.gateway.workers.served import CHAT, Running, connect, most_at_once, serving

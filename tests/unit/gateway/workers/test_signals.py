@@ -10,10 +10,10 @@ from typing import Any
 
 import msgspec
 
-from paceline.gateway.replicas import Replica
-from paceline.gateway.signals import ReplicaSignals
-from paceline.gateway.workers.channel import Channel
-from paceline.gateway.workers.messages import (
+from paceline.runtime.gateway.replicas import Replica
+from paceline.runtime.gateway.signals import ReplicaSignals
+from paceline.runtime.gateway.workers.channel import Channel
+from paceline.runtime.gateway.workers.messages import (
     LineDecoder,
     PeerState,
     ReplicaList,
@@ -23,9 +23,9 @@ from paceline.gateway.workers.messages import (
     ToWorker,
     encode_line,
 )
-from paceline.gateway.workers.worker import _Worker
-from paceline.gateway.workers.worker_process import WorkerProcess
-from paceline.gateway.workers.worker_totals import WorkerTotals
+from paceline.runtime.gateway.workers.worker import _Worker
+from paceline.runtime.gateway.workers.worker_process import WorkerProcess
+from paceline.runtime.gateway.workers.worker_totals import WorkerTotals
 from unit.gateway.conftest import until
 from unit.gateway.workers.conftest import WORKERS
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from paceline.gateway.peers import SlotDemand, SlotQuota
-from paceline.gateway.workers import peer_view, slot_allocator
-from paceline.gateway.workers.messages import PeerState, SlotAllocation, WorkerReport
-from paceline.gateway.workers.peer_view import PeerWorkerView, quota_of
-from paceline.gateway.workers.slot_allocator import SlotAllocator, divide_fairly
+from paceline.runtime.gateway.peers import SlotDemand, SlotQuota
+from paceline.runtime.gateway.workers import peer_view, slot_allocator
+from paceline.runtime.gateway.workers.messages import PeerState, SlotAllocation, WorkerReport
+from paceline.runtime.gateway.workers.peer_view import PeerWorkerView, quota_of
+from paceline.runtime.gateway.workers.slot_allocator import SlotAllocator, divide_fairly
 
 
 @dataclass

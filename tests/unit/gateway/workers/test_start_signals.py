@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from paceline.gateway.settings import FleetSettings, ReplicaEntry
-from paceline.gateway.workers.worker_process import WorkerProcess
-from paceline.gateway.workers.worker_totals import WorkerTotals
-from paceline.serve.plan import ServePlan
-from paceline.serve.run import serve
+from paceline.runtime.gateway.settings import FleetSettings, ReplicaEntry
+from paceline.runtime.gateway.workers.worker_process import WorkerProcess
+from paceline.runtime.gateway.workers.worker_totals import WorkerTotals
+from paceline.runtime.serve.plan import ServePlan
+from paceline.runtime.serve.run import serve
 from unit.gateway.conftest import until
 from unit.gateway.workers.conftest import WORKERS, workers
 

@@ -16,12 +16,12 @@ import psutil
 import pytest
 from polling import turns_of_the_event_loop
 
-from paceline.gateway import RunningGateway, WorkerFailed, serve_gateway
-from paceline.gateway.settings import FleetSettings, KeySettings, ReplicaEntry
-from paceline.gateway.workers import worker_process
-from paceline.gateway.workers.worker_process import WorkerProcess, explain_exit
-from paceline.gateway.workers.worker_totals import WorkerTotals
-from paceline.mock_vllm import spawn_mock_vllm
+from paceline.runtime.gateway import RunningGateway, WorkerFailed, serve_gateway
+from paceline.runtime.gateway.settings import FleetSettings, KeySettings, ReplicaEntry
+from paceline.runtime.gateway.workers import worker_process
+from paceline.runtime.gateway.workers.worker_process import WorkerProcess, explain_exit
+from paceline.runtime.gateway.workers.worker_totals import WorkerTotals
+from paceline.testing.mock_vllm import spawn_mock_vllm
 from unit.gateway.conftest import FixedReplicas, chat, until
 from unit.gateway.workers.conftest import WORKERS, workers
 from unit.gateway.workers.served import CHAT, serving

@@ -7,14 +7,18 @@ from dataclasses import replace
 
 import pytest
 
-from paceline.gateway import Replica
-from paceline.gateway.metrics.metrics import GatewayMetrics
-from paceline.gateway.metrics.request_times import RequestTimes
-from paceline.gateway.metrics.samples import FamilyOfSamples
-from paceline.gateway.outcomes import Outcome
-from paceline.gateway.routing.breaker import BreakerState
-from paceline.gateway.workers.messages import MetricsReport, ReplicaList, WorkerReport
-from paceline.gateway.workers.worker_totals import PoolTraffic, VersionedReplicas, WorkerTotals
+from paceline.runtime.gateway import Replica
+from paceline.runtime.gateway.metrics.metrics import GatewayMetrics
+from paceline.runtime.gateway.metrics.request_times import RequestTimes
+from paceline.runtime.gateway.metrics.samples import FamilyOfSamples
+from paceline.runtime.gateway.outcomes import Outcome
+from paceline.runtime.gateway.routing.breaker import BreakerState
+from paceline.runtime.gateway.workers.messages import MetricsReport, ReplicaList, WorkerReport
+from paceline.runtime.gateway.workers.worker_totals import (
+    PoolTraffic,
+    VersionedReplicas,
+    WorkerTotals,
+)
 from unit.gateway.conftest import FixedReplicas
 
 R0 = Replica("r0", "/r0.sock", "tiny", "ready")

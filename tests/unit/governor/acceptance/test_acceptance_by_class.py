@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from paceline.governor.acceptance.acceptance_by_class import AcceptanceByClass
-from paceline.governor.acceptance.per_class import ClassRows
-from paceline.governor.contract.samples import ordinary_sample
-from paceline.governor.values import StepSample
+from paceline.runtime.governor.acceptance.acceptance_by_class import AcceptanceByClass
+from paceline.runtime.governor.acceptance.per_class import ClassRows
+from paceline.runtime.governor.contract.samples import ordinary_sample
+from paceline.runtime.governor.values import StepSample
 
 PRIOR = 0.588
 """Survival of the first token: 0.98 offered, 0.6 accepted."""

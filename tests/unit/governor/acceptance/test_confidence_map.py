@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from paceline.governor.acceptance.confidence_map import ConfidenceMaps, logits_of, sigmoid
+from paceline.runtime.governor.acceptance.confidence_map import ConfidenceMaps, logits_of, sigmoid
 
 FIRST = (1.2, 0.6)
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from paceline.governor.acceptance.dispersion import Dispersion
-from paceline.governor.values import StepSample
+from paceline.runtime.governor.acceptance.dispersion import Dispersion
+from paceline.runtime.governor.values import StepSample
 
 
 def sample(accepted: dict[str, int]) -> StepSample:

@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import pytest
 
-from paceline.governor.acceptance import hazards as module
-from paceline.governor.acceptance.hazards import Hazards
+from paceline.runtime.governor.acceptance import hazards as module
+from paceline.runtime.governor.acceptance.hazards import Hazards
 
 
 def accept(hazards: Hazards) -> list[float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.governor.acceptance.per_class import ANY_CLASS, PerClass
+from paceline.runtime.governor.acceptance.per_class import ANY_CLASS, PerClass
 
 
 def test_a_class_has_one_estimate_of_its_own() -> None:

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from paceline.governor.acceptance.confidence_map import Floats
-from paceline.governor.contract import find_broken_promises
-from paceline.governor.contract.samples import extreme_samples
-from paceline.governor.values import DraftPlan, DraftRule, EngineLoad, StepSample
+from paceline.runtime.governor.acceptance.confidence_map import Floats
+from paceline.runtime.governor.contract import find_broken_promises
+from paceline.runtime.governor.contract.samples import extreme_samples
+from paceline.runtime.governor.values import DraftPlan, DraftRule, EngineLoad, StepSample
 
 MAX = 4
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from paceline.governor.contract import find_broken_promises
-from paceline.governor.values import DraftPlan, EngineLoad, StepSample
+from paceline.runtime.governor.contract import find_broken_promises
+from paceline.runtime.governor.values import DraftPlan, EngineLoad, StepSample
 
 MAX = 4
 

@@ -12,11 +12,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from paceline.governor.acceptance.confidence_map import Floats
-from paceline.governor.contract import find_broken_promises
-from paceline.governor.policies.fixed import FixedPolicy
-from paceline.governor.values import DraftPlan, DraftRule, EngineLoad, StepSample, longest_allowed
-from paceline.policy_registry import PolicyContractError, check_policy
+from paceline.runtime.governor.acceptance.confidence_map import Floats
+from paceline.runtime.governor.contract import find_broken_promises
+from paceline.runtime.governor.policies.fixed import FixedPolicy
+from paceline.runtime.governor.values import (
+    DraftPlan,
+    DraftRule,
+    EngineLoad,
+    StepSample,
+    longest_allowed,
+)
+from paceline.runtime.policy_registry import PolicyContractError, check_policy
 
 MAX = 4
 

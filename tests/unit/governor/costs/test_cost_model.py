@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from paceline.governor.contract.samples import ordinary_sample
-from paceline.governor.costs.cost_model import CostModel
-from paceline.governor.costs.cost_table import LEAST_STEP_S, CostTable
-from paceline.governor.values import StepSample
+from paceline.foundation.capacity.cost_table import LEAST_STEP_S, CostTable
+from paceline.runtime.governor.contract.samples import ordinary_sample
+from paceline.runtime.governor.costs.cost_model import CostModel
+from paceline.runtime.governor.values import StepSample
 
 MAX = 8
 LENGTHS = tuple(range(MAX + 1))

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from paceline.governor.costs.cost_table import LEAST_STEP_S, CostTable, at
+from paceline.foundation.capacity.cost_table import LEAST_STEP_S, CostTable, at
 
 TABLE = CostTable(
     sizes=(1, 3),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.governor.contract.samples import ordinary_sample
-from paceline.governor.costs.prompt_share import PromptShare
+from paceline.runtime.governor.contract.samples import ordinary_sample
+from paceline.runtime.governor.costs.prompt_share import PromptShare
 
 
 def test_pieces_are_counted_per_output_token() -> None:

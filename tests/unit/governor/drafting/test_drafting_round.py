@@ -9,10 +9,10 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from paceline.governor.acceptance.per_class import ClassRows
-from paceline.governor.drafting import drafting_round as module
-from paceline.governor.drafting.drafting_round import DraftingRound, survival_of, widths_of
-from paceline.governor.values import DraftRule
+from paceline.runtime.governor.acceptance.per_class import ClassRows
+from paceline.runtime.governor.drafting import drafting_round as module
+from paceline.runtime.governor.drafting.drafting_round import DraftingRound, survival_of, widths_of
+from paceline.runtime.governor.values import DraftRule
 
 SAME = {"greedy": (0.0, 1.0)}
 """The chance of acceptance is the confidence."""

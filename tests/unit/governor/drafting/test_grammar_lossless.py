@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from paceline.governor.values import DraftRule
+from paceline.runtime.governor.values import DraftRule
 from unit.governor.drafting.emission import (
     VOCABULARY,
     Drafted,

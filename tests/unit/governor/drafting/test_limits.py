@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from paceline.governor.drafting.drafting_round import DraftingRound
-from paceline.governor.values import DraftRule
+from paceline.runtime.governor.drafting.drafting_round import DraftingRound
+from paceline.runtime.governor.values import DraftRule
 
 RULE = DraftRule({"sure": (0.0, 1.0)}, 0.2, (0.5, 0.5, 0.5))
 

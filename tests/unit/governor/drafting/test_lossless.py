@@ -12,11 +12,11 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from paceline.governor.acceptance.per_class import ClassRows
-from paceline.governor.contract.samples import rich_load
-from paceline.governor.drafting.drafting_round import DraftingRound, survival_of, widths_of
-from paceline.governor.policies.goodput import GoodputPolicy
-from paceline.governor.values import DraftRule
+from paceline.runtime.governor.acceptance.per_class import ClassRows
+from paceline.runtime.governor.contract.samples import rich_load
+from paceline.runtime.governor.drafting.drafting_round import DraftingRound, survival_of, widths_of
+from paceline.runtime.governor.policies.goodput import GoodputPolicy
+from paceline.runtime.governor.values import DraftRule
 from unit.governor.drafting.emission import (
     Drafted,
     Keeping,

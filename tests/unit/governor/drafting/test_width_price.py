@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from paceline.governor.costs.cost_table import LoadCosts
-from paceline.governor.drafting.width_price import WidthPrice
-from paceline.governor.values import DraftRule
+from paceline.foundation.capacity.cost_table import LoadCosts
+from paceline.runtime.governor.drafting.width_price import WidthPrice
+from paceline.runtime.governor.values import DraftRule
 
 SURVIVAL = np.array([0.9, 0.6, 0.4, 0.8, 0.3, 0.1])
 """Of two requests. Sorted: 0.9, 0.8, 0.6, 0.4, 0.3, 0.1."""

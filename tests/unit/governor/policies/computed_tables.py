@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from paceline.governor.contract.samples import ordinary_load, ordinary_sample
-from paceline.governor.costs.cost_table import CostTable
-from paceline.governor.policies.goodput import GoodputPolicy
+from paceline.foundation.capacity.cost_table import CostTable
+from paceline.runtime.governor.contract.samples import ordinary_load, ordinary_sample
+from paceline.runtime.governor.policies.goodput import GoodputPolicy
 from unit.governor.steady import MAX
 
 LENGTHS = tuple(range(MAX + 1))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from paceline.governor.policies.builtin import BUILTIN_POLICIES, DEFAULT_POLICY
-from paceline.governor.policies.fixed import FIXED, OFF
+from paceline.runtime.governor.policies.builtin import BUILTIN_POLICIES, DEFAULT_POLICY
+from paceline.runtime.governor.policies.fixed import FIXED, OFF
 
 
 def test_the_default_comes_first_and_the_others_by_alphabet() -> None:

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-import paceline.governor.policies
-from paceline.governor.policies.builtin import BUILTIN_POLICIES, DEFAULT_POLICY
-from paceline.governor.policy import Policy
-from paceline.governor.policy_definition import Parameter
-from paceline.policy_registry import check_policy
-from paceline.policy_simulator.engine.simulated_engine import SimulatedEngine
-from paceline.policy_simulator.machines.cost import LinearCost
-from paceline.policy_simulator.machines.machine import Machine
-from paceline.policy_simulator.traffic.phases import (
+import paceline.runtime.governor.policies
+from paceline.runtime.governor.policies.builtin import BUILTIN_POLICIES, DEFAULT_POLICY
+from paceline.runtime.governor.policy import Policy
+from paceline.runtime.governor.policy_definition import Parameter
+from paceline.runtime.policy_registry import check_policy
+from paceline.testing.policy_simulator.engine.simulated_engine import SimulatedEngine
+from paceline.testing.policy_simulator.machines.cost import LinearCost
+from paceline.testing.policy_simulator.machines.machine import Machine
+from paceline.testing.policy_simulator.traffic.phases import (
     ClosedLoop,
     DraftTruth,
     Lengths,
@@ -53,7 +53,7 @@ def test_every_policy_class_belongs_to_a_definition() -> None:
         type(definition.build(max_draft_length=MAX, parameters=parameters_of(name)))
         for name, definition in BUILTIN_POLICIES.items()
     }
-    folder = paceline.governor.policies
+    folder = paceline.runtime.governor.policies
     classes = {
         found
         for info in pkgutil.iter_modules(folder.__path__, f"{folder.__name__}.")

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from paceline.governor.contract.samples import ordinary_sample, rich_load
-from paceline.governor.costs.cost_table import CostTable
-from paceline.governor.drafting.drafting_round import DraftingRound
-from paceline.governor.policies import goodput
-from paceline.governor.policies.goodput import GoodputPolicy
-from paceline.governor.values import DraftPlan, EngineLoad, StepSample
+from paceline.foundation.capacity.cost_table import CostTable
+from paceline.runtime.governor.contract.samples import ordinary_sample, rich_load
+from paceline.runtime.governor.drafting.drafting_round import DraftingRound
+from paceline.runtime.governor.policies import goodput
+from paceline.runtime.governor.policies.goodput import GoodputPolicy
+from paceline.runtime.governor.values import DraftPlan, EngineLoad, StepSample
 from unit.governor.policies.computed_tables import NOT_WORTH_IT_S, ONE, policy, teach
 from unit.governor.steady import MAX
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from paceline.governor.policies.goodput import GoodputPolicy
+from paceline.runtime.governor.policies.goodput import GoodputPolicy
 from unit.governor.steady import (
     EASY,
     HARD,

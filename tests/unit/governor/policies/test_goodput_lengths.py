@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from paceline.governor.contract.samples import ordinary_sample
-from paceline.governor.policies.goodput import GoodputPolicy
-from paceline.governor.values import DraftPlan, StepSample
+from paceline.runtime.governor.contract.samples import ordinary_sample
+from paceline.runtime.governor.policies.goodput import GoodputPolicy
+from paceline.runtime.governor.values import DraftPlan, StepSample
 from unit.governor.policies.computed_tables import LENGTHS, NOT_WORTH_IT_S, ONE, policy, teach
 from unit.governor.steady import MAX
 

@@ -9,19 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from paceline.governor.contract.samples import ordinary_sample, rich_load
-from paceline.governor.forecast import StepForecast
-from paceline.governor.policies import latency
-from paceline.governor.policies.goodput import GoodputPolicy
-from paceline.governor.policies.latency import LatencyPolicy, weigh_slowest
-from paceline.governor.values import EngineLoad, StepSample
-from paceline.policy_registry import create_policy
-from paceline.policy_simulator.engine.simulated_engine import SimulatedEngine
-from paceline.policy_simulator.engine.step_log import StepLog
-from paceline.policy_simulator.evaluation.arms import HeldLength
-from paceline.policy_simulator.machines.cost import LinearCost
-from paceline.policy_simulator.machines.machine import Machine
-from paceline.policy_simulator.traffic.phases import (
+from paceline.runtime.governor.contract.samples import ordinary_sample, rich_load
+from paceline.runtime.governor.forecast import StepForecast
+from paceline.runtime.governor.policies import latency
+from paceline.runtime.governor.policies.goodput import GoodputPolicy
+from paceline.runtime.governor.policies.latency import LatencyPolicy, weigh_slowest
+from paceline.runtime.governor.values import EngineLoad, StepSample
+from paceline.runtime.policy_registry import create_policy
+from paceline.testing.policy_simulator.engine.simulated_engine import SimulatedEngine
+from paceline.testing.policy_simulator.engine.step_log import StepLog
+from paceline.testing.policy_simulator.evaluation.arms import HeldLength
+from paceline.testing.policy_simulator.machines.cost import LinearCost
+from paceline.testing.policy_simulator.machines.machine import Machine
+from paceline.testing.policy_simulator.traffic.phases import (
     ClosedLoop,
     DraftTruth,
     Lengths,

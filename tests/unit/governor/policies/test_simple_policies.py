@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from paceline.governor.policies.fixed import FixedPolicy
-from paceline.governor.policies.schedule import SchedulePolicy, ScheduleRange
-from paceline.governor.policies.threshold import ThresholdPolicy
-from paceline.governor.values import DraftPlan, EngineLoad, StepSample
-from paceline.policy_registry import create_policy, policy_names
+from paceline.runtime.governor.policies.fixed import FixedPolicy
+from paceline.runtime.governor.policies.schedule import SchedulePolicy, ScheduleRange
+from paceline.runtime.governor.policies.threshold import ThresholdPolicy
+from paceline.runtime.governor.values import DraftPlan, EngineLoad, StepSample
+from paceline.runtime.policy_registry import create_policy, policy_names
 from unit.governor.steady import SteadyEngine, hazard
 
 HOPELESS = hazard(0.0)

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from paceline.governor.policies.threshold import ThresholdPolicy
-from paceline.governor.values import EngineLoad, StepSample
+from paceline.runtime.governor.policies.threshold import ThresholdPolicy
+from paceline.runtime.governor.values import EngineLoad, StepSample
 
 LOAD = EngineLoad(4, 100, 0, 0, 8)
 

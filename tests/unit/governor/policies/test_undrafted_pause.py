@@ -13,8 +13,8 @@ from itertools import pairwise
 
 import pytest
 
-from paceline.governor.policies import undrafted_pause as module
-from paceline.governor.policies.undrafted_pause import UndraftedPause, gain_of_knowing
+from paceline.runtime.governor.policies import undrafted_pause as module
+from paceline.runtime.governor.policies.undrafted_pause import UndraftedPause, gain_of_knowing
 
 SECONDS = (1.0, 1.5)
 GROWING = [5, 10, 20, 39, 78, 78, 78]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.mock_vllm.engine.engine import Engine, Sequence
-from paceline.mock_vllm.engine.metrics import EngineMetrics
-from paceline.mock_vllm.model.answer import AnswerDelta, AnswerGenerator, SamplingParams
-from paceline.mock_vllm.model.speculation import DraftVerdicts, Speculation
-from paceline.mock_vllm.settings import MockVllmSettings
+from paceline.testing.mock_vllm.engine.engine import Engine, Sequence
+from paceline.testing.mock_vllm.engine.metrics import EngineMetrics
+from paceline.testing.mock_vllm.model.answer import AnswerDelta, AnswerGenerator, SamplingParams
+from paceline.testing.mock_vllm.model.speculation import DraftVerdicts, Speculation
+from paceline.testing.mock_vllm.settings import MockVllmSettings
 
 
 class DraftingRun:

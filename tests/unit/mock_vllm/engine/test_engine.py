@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from paceline.mock_vllm.engine.engine import Engine, Sequence
-from paceline.mock_vllm.model.answer import (
+from paceline.testing.mock_vllm.engine.engine import Engine, Sequence
+from paceline.testing.mock_vllm.model.answer import (
     AnswerDelta,
     AnswerGenerator,
     SamplingParams,
     expected_answer,
 )
-from paceline.mock_vllm.model.speculation import DraftVerdicts, Speculation
-from paceline.mock_vllm.settings import MockVllmSettings
+from paceline.testing.mock_vllm.model.speculation import DraftVerdicts, Speculation
+from paceline.testing.mock_vllm.settings import MockVllmSettings
 
 
 class _VirtualRun:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.mock_vllm.engine.kv_cache import KvCache
+from paceline.testing.mock_vllm.engine.kv_cache import KvCache
 
 
 def test_running_sequences_share_the_blocks_of_a_common_prompt() -> None:

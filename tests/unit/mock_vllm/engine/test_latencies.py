@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from paceline.mock_vllm.engine.engine import Engine, Sequence
-from paceline.mock_vllm.engine.metrics import EngineMetrics
-from paceline.mock_vllm.model.answer import AnswerGenerator, SamplingParams
-from paceline.mock_vllm.settings import MockVllmSettings
+from paceline.testing.mock_vllm.engine.engine import Engine, Sequence
+from paceline.testing.mock_vllm.engine.metrics import EngineMetrics
+from paceline.testing.mock_vllm.model.answer import AnswerGenerator, SamplingParams
+from paceline.testing.mock_vllm.settings import MockVllmSettings
 
 _LABELS = 'engine="0",model_name="m"'
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from paceline.mock_vllm.engine.engine import Engine
-from paceline.mock_vllm.engine.metrics import EngineMetrics
-from paceline.mock_vllm.settings import MockVllmSettings
+from paceline.testing.mock_vllm.engine.engine import Engine
+from paceline.testing.mock_vllm.engine.metrics import EngineMetrics
+from paceline.testing.mock_vllm.settings import MockVllmSettings
 
 
 def test_only_a_server_that_speculates_counts_drafts() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 
-from paceline.mock_vllm import Fault, MockVllm, MockVllmSettings
+from paceline.testing.mock_vllm import Fault, MockVllm, MockVllmSettings
 
 _HANG_S = 60.0
 _SILENT_S = 0.5

@@ -8,7 +8,7 @@ import json
 import httpx
 import pytest
 
-from paceline.mock_vllm import Fault, FaultKind, encode_text, expected_answer
+from paceline.testing.mock_vllm import Fault, FaultKind, encode_text, expected_answer
 from unit.mock_vllm.faults.faulty_server import (
     BODY,
     read_stream,

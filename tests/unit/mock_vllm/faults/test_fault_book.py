@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from paceline.mock_vllm import Fault, FaultKind, encode_text
-from paceline.mock_vllm.faults.fault_book import FaultBook
+from paceline.testing.mock_vllm import Fault, FaultKind, encode_text
+from paceline.testing.mock_vllm.faults.fault_book import FaultBook
 from unit.mock_vllm.faults.faulty_server import BODY, serving
 
 

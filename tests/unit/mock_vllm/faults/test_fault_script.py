@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from paceline.mock_vllm import Fault, FaultKind, load_faults, read_faults
+from paceline.testing.mock_vllm import Fault, FaultKind, load_faults, read_faults
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import httpx
 import pytest
 from polling import until
 
-from paceline.mock_vllm import (
+from paceline.testing.mock_vllm import (
     Fault,
     FaultKind,
     MockVllm,

@@ -9,9 +9,9 @@ import httpx
 import pytest
 from chaos.event_stream import Event, EventStreamReader
 
-from paceline.mock_vllm import Fault, FaultKind, MockVllm, MockVllmSettings
-from paceline.mock_vllm.answer_style import DECORATIONS, PACKETS, AnswerStyle
-from paceline.mock_vllm.http.styled_stream import StyledStream
+from paceline.testing.mock_vllm import Fault, FaultKind, MockVllm, MockVllmSettings
+from paceline.testing.mock_vllm.answer_style import DECORATIONS, PACKETS, AnswerStyle
+from paceline.testing.mock_vllm.http.styled_stream import StyledStream
 
 CHAT = {
     "model": "m",

@@ -8,8 +8,8 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from paceline.mock_vllm import MockVllm, MockVllmSettings
-from paceline.mock_vllm.model.speculation import Speculation
+from paceline.testing.mock_vllm import MockVllm, MockVllmSettings
+from paceline.testing.mock_vllm.model.speculation import Speculation
 
 PAGE = "/admin/governor"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from paceline.mock_vllm import Fault, FaultKind, expected_answer
+from paceline.testing.mock_vllm import Fault, FaultKind, expected_answer
 from unit.mock_vllm.faults.faulty_server import BODY, serving
 
 BEST = math.log(1 / sum(math.exp(-rank / 2) for rank in range(8)))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from coding_agents import FIRST, SECOND, THIRD, message
 
-from paceline.mock_vllm.http.response_input import chat_messages
+from paceline.testing.mock_vllm.http.response_input import chat_messages
 
 CALL = {"type": "function_call", "name": "f", "arguments": "{}", "call_id": "c"}
 OUTPUT = {"type": "function_call_output", "call_id": "c", "output": "1 failed"}

@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from paceline.cli import main
-from paceline.mock_vllm import MockVllm, MockVllmSettings
-from paceline.mock_vllm.model.speculation import Speculation
+from paceline.testing.mock_vllm import MockVllm, MockVllmSettings
+from paceline.testing.mock_vllm.model.speculation import Speculation
 
 SETTINGS = MockVllmSettings(
     tpot_ms=1, prefill_tokens_per_s=1e6, speculation=Speculation(3, (1.0, 1.0, 0.0))

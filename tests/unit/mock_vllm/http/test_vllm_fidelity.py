@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
-from paceline.mock_vllm import MockVllm, MockVllmSettings
+from paceline.testing.mock_vllm import MockVllm, MockVllmSettings
 from unit.mock_vllm.http.recorded_requests import (
     ANSWERS,
     MAX_MODEL_LEN,

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from paceline.mock_vllm import MockVllm, MockVllmSettings, encode_text, expected_answer
+from paceline.testing.mock_vllm import MockVllm, MockVllmSettings, encode_text, expected_answer
 
 SETTINGS = MockVllmSettings(model="m", tpot_ms=0, prefill_tokens_per_s=1e9, eos_every_tokens=0)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.mock_vllm import decode, encode_chat, expected_answer
-from paceline.mock_vllm.model.answer import AnswerGenerator
-from paceline.mock_vllm.model.detokenizer import Detokenizer
-from paceline.mock_vllm.model.sampling import SamplingParams
-from paceline.mock_vllm.model.vocabulary import END
+from paceline.testing.mock_vllm import decode, encode_chat, expected_answer
+from paceline.testing.mock_vllm.model.answer import AnswerGenerator
+from paceline.testing.mock_vllm.model.detokenizer import Detokenizer
+from paceline.testing.mock_vllm.model.sampling import SamplingParams
+from paceline.testing.mock_vllm.model.vocabulary import END
 
 PROMPT = encode_chat([("user", "hé?")], add_generation_prompt=True)
 

@@ -6,10 +6,10 @@ from collections import Counter
 
 import pytest
 
-from paceline.mock_vllm.model.answer import AnswerGenerator
-from paceline.mock_vllm.model.sampling import Sampler, SamplingParams
-from paceline.mock_vllm.model.sampling_defect import DefectKind, SamplingDefect
-from paceline.mock_vllm.model.vocabulary import encode_text
+from paceline.testing.mock_vllm.model.answer import AnswerGenerator
+from paceline.testing.mock_vllm.model.sampling import Sampler, SamplingParams
+from paceline.testing.mock_vllm.model.sampling_defect import DefectKind, SamplingDefect
+from paceline.testing.mock_vllm.model.vocabulary import encode_text
 
 PROMPT = encode_text("abc")
 NUM_ANSWERS = 3_000

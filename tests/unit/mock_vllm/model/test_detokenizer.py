@@ -6,9 +6,9 @@ import random
 
 from tokenizers import AddedToken, Tokenizer, decoders, models
 
-from paceline.mock_vllm.model.detokenizer import Detokenizer
-from paceline.mock_vllm.model.sampling import Sampler, SamplingParams
-from paceline.mock_vllm.model.vocabulary import (
+from paceline.testing.mock_vllm.model.detokenizer import Detokenizer
+from paceline.testing.mock_vllm.model.sampling import Sampler, SamplingParams
+from paceline.testing.mock_vllm.model.vocabulary import (
     FIRST_FRAGMENT,
     FIRST_SPECIAL,
     TOKEN_BYTES,

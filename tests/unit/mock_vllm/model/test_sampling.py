@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from paceline.mock_vllm.model.sampling import Sampler, SamplingParams
-from paceline.mock_vllm.model.token_function import TokenSource
-from paceline.mock_vllm.model.vocabulary import END, FIRST_WORD, NUM_WORDS, encode_text
+from paceline.testing.mock_vllm.model.sampling import Sampler, SamplingParams
+from paceline.testing.mock_vllm.model.token_function import TokenSource
+from paceline.testing.mock_vllm.model.vocabulary import END, FIRST_WORD, NUM_WORDS, encode_text
 
 PROMPT = encode_text("abc")
 RANKED = TokenSource(PROMPT, eos_every_tokens=0).candidates()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.mock_vllm.model.speculation import (
+from paceline.testing.mock_vllm.model.speculation import (
     DraftVerdicts,
     Speculation,
     read_speculative_config,

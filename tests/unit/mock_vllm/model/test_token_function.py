@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.mock_vllm import encode_chat, encode_text, expected_answer
-from paceline.mock_vllm.model.token_function import MAX_CANDIDATES, TokenSource
+from paceline.testing.mock_vllm import encode_chat, encode_text, expected_answer
+from paceline.testing.mock_vllm.model.token_function import MAX_CANDIDATES, TokenSource
 
 PROMPT = encode_chat([("user", "hé?")], add_generation_prompt=True)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from paceline.mock_vllm import decode, encode_chat
-from paceline.mock_vllm.model.vocabulary import CONTINUATIONS, FIRST_SPECIAL, TOKEN_BYTES
+from paceline.testing.mock_vllm import decode, encode_chat
+from paceline.testing.mock_vllm.model.vocabulary import CONTINUATIONS, FIRST_SPECIAL, TOKEN_BYTES
 
 PROMPT = encode_chat([("user", "hé?")], add_generation_prompt=True)
 

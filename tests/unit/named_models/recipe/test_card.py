@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from paceline.engine.model_revision import revision_of_folder
-from paceline.named_models import smollm2
-from paceline.named_models.recipe.card import render_card
+from paceline.foundation.named_models import smollm2
+from paceline.foundation.named_models.recipe.card import render_card
+from paceline.runtime.engine.model_revision import revision_of_folder
 
 PROJECT = Path(__file__).parents[4]
 RESULT = "benchmarks/results/drafter-smollm2-2026-11-30.json"

@@ -7,13 +7,14 @@ from functools import cache
 
 import numpy as np
 
-from paceline.policy_registry import create_policy
-from paceline.policy_simulator.engine.simulated_engine import SimulatedEngine
-from paceline.policy_simulator.evaluation.arms import HeldLength
-from paceline.policy_simulator.evaluation.measured_costs import measured_costs
-from paceline.policy_simulator.evaluation.recorded_phase import record_phase
-from paceline.policy_simulator.machines.profiles import load_profile
-from paceline.policy_simulator.traffic.phases import (
+from paceline.foundation.recording.reading import Recording
+from paceline.runtime.policy_registry import create_policy
+from paceline.testing.policy_simulator.engine.simulated_engine import SimulatedEngine
+from paceline.testing.policy_simulator.evaluation.arms import HeldLength
+from paceline.testing.policy_simulator.evaluation.measured_costs import measured_costs
+from paceline.testing.policy_simulator.evaluation.recorded_phase import record_phase
+from paceline.testing.policy_simulator.machines.profiles import load_profile
+from paceline.testing.policy_simulator.traffic.phases import (
     ClosedLoop,
     DraftTruth,
     Lengths,
@@ -22,7 +23,6 @@ from paceline.policy_simulator.traffic.phases import (
     TimedRequest,
     TrafficClass,
 )
-from paceline.recording.reading import Recording
 
 MACHINE = load_profile("cpu-twin").machine
 _ANY = Lengths(1, 1)

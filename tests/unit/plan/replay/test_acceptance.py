@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from paceline.plan.replay.acceptance import (
+from paceline.workbench.plan.replay.acceptance import (
     Verdicts,
     draw_categories,
     fit_categories,

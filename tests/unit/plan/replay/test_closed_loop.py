@@ -6,11 +6,11 @@ import msgspec
 import numpy as np
 import pytest
 
-from paceline.plan.replay.closed_loop import closed_loop_size
-from paceline.policy_registry import create_policy
-from paceline.policy_simulator.evaluation.recorded_phase import record_phase
-from paceline.policy_simulator.traffic.phases import ClosedLoop, Phase
-from paceline.recording.records import RequestRecord
+from paceline.foundation.recording.records import RequestRecord
+from paceline.runtime.policy_registry import create_policy
+from paceline.testing.policy_simulator.evaluation.recorded_phase import record_phase
+from paceline.testing.policy_simulator.traffic.phases import ClosedLoop, Phase
+from paceline.workbench.plan.replay.closed_loop import closed_loop_size
 from unit.plan.replay.simulated import MACHINE, classes, recorded, requests
 
 

@@ -11,12 +11,12 @@ from click.testing import CliRunner, Result
 
 from paceline.cli import main
 from paceline.demo import draft_path, target_path
-from paceline.plan.replay.values import FIGURES
-from paceline.policy_registry import create_policy
-from paceline.policy_simulator.evaluation.recorded_phase import record_phase
-from paceline.policy_simulator.traffic.phases import ClosedLoop, Phase
-from paceline.recording.reading import Recording
-from paceline.recording.records import End, encode
+from paceline.foundation.recording.reading import Recording
+from paceline.foundation.recording.records import End, encode
+from paceline.runtime.policy_registry import create_policy
+from paceline.testing.policy_simulator.evaluation.recorded_phase import record_phase
+from paceline.testing.policy_simulator.traffic.phases import ClosedLoop, Phase
+from paceline.workbench.plan.replay.values import FIGURES
 from unit.plan.replay.simulated import MACHINE, classes, recorded, requests
 
 FAST = ("--seconds", "5", "--replicates", "5", "--load", "closed:12")

@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from paceline.plan.replay.cost import DRAFT_PRIOR, SHARED_PRIOR, cost_of
-from paceline.policy_simulator.machines.cost import StepShape
-from paceline.policy_simulator.machines.graphs import NO_GRAPHS, GraphSizes
+from paceline.testing.policy_simulator.machines.cost import StepShape
+from paceline.testing.policy_simulator.machines.graphs import NO_GRAPHS, GraphSizes
+from paceline.workbench.plan.replay.cost import DRAFT_PRIOR, SHARED_PRIOR, cost_of
 
 NAMES = [*SHARED_PRIOR, *DRAFT_PRIOR]
 AT = StepShape(8, 16.0, 0.0, 2000.0, 2)

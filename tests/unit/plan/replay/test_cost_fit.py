@@ -8,12 +8,12 @@ import msgspec
 import numpy as np
 import pytest
 
-from paceline.plan.replay.cost import cost_of
-from paceline.plan.replay.cost_fit import CostFit, fit_cost
-from paceline.plan.replay.step_data import gather_steps
-from paceline.policy_simulator.machines.cost import LinearCost, StepShape
-from paceline.policy_simulator.machines.graphs import NO_GRAPHS
-from paceline.recording.records import StepBlock, StepCell
+from paceline.foundation.recording.records import StepBlock, StepCell
+from paceline.testing.policy_simulator.machines.cost import LinearCost, StepShape
+from paceline.testing.policy_simulator.machines.graphs import NO_GRAPHS
+from paceline.workbench.plan.replay.cost import cost_of
+from paceline.workbench.plan.replay.cost_fit import CostFit, fit_cost
+from paceline.workbench.plan.replay.step_data import gather_steps
 from unit.policy_simulator.setups import linear
 
 TRUTH = linear(request_s=0.003, judge_s=0.001, context_ktoken_s=0.0005, draft_request_s=0.0002)

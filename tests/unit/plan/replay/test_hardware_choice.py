@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.plan.replay.hardware_choice import HardwareChoice, choose_scaling
-from paceline.plan.sources.catalogue import load_catalogue
+from paceline.foundation.planning.sources.catalogue import load_catalogue
+from paceline.workbench.plan.replay.hardware_choice import HardwareChoice, choose_scaling
 
 
 @pytest.mark.parametrize("recorded_on", [None, "h100"])

@@ -9,13 +9,13 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from paceline.governor.costs.cost_table import CostTable
-from paceline.plan.replay.prediction import Setting, predict
-from paceline.plan.replay.values import ConstantConcurrency, Estimate, RecordedLoad
-from paceline.plan.values import PlanError
-from paceline.policy_simulator.evaluation.arms import HeldLength
-from paceline.policy_simulator.evaluation.measured_costs import measured_costs
-from paceline.recording.reading import Recording
+from paceline.foundation.capacity.cost_table import CostTable
+from paceline.foundation.planning.values import PlanError
+from paceline.foundation.recording.reading import Recording
+from paceline.testing.policy_simulator.evaluation.arms import HeldLength
+from paceline.testing.policy_simulator.evaluation.measured_costs import measured_costs
+from paceline.workbench.plan.replay.prediction import Setting, predict
+from paceline.workbench.plan.replay.values import ConstantConcurrency, Estimate, RecordedLoad
 from unit.plan.replay.simulated import (
     MACHINE,
     held_out_tokens_per_s,
@@ -102,7 +102,7 @@ def test_a_table_that_is_none_is_refused() -> None:
 
 def test_the_recorded_traffic_again_gives_what_was_recorded() -> None:
     """The same arrivals under the same policy: rate, TTFT, and a mean length like the recorded."""
-    from paceline.policy_registry import create_policy
+    from paceline.runtime.policy_registry import create_policy
 
     recording = recorded(count=60)
     setting = Setting(

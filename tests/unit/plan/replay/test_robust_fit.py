@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from paceline.plan.replay.cost import cost_of
-from paceline.plan.replay.cost_fit import CostFit, fit_cost
-from paceline.plan.replay.step_data import gather_steps
-from paceline.policy_simulator.machines.cost import StepShape
-from paceline.policy_simulator.machines.graphs import NO_GRAPHS
-from paceline.recording.records import StepBlock, StepCell
+from paceline.foundation.recording.records import StepBlock, StepCell
+from paceline.testing.policy_simulator.machines.cost import StepShape
+from paceline.testing.policy_simulator.machines.graphs import NO_GRAPHS
+from paceline.workbench.plan.replay.cost import cost_of
+from paceline.workbench.plan.replay.cost_fit import CostFit, fit_cost
+from paceline.workbench.plan.replay.step_data import gather_steps
 from unit.plan.replay.test_cost_fit import TRUTH, every_pass, shape
 
 LENGTHS = {1: 8, 2: 8, 3: 6, 4: 5, 6: 5, 8: 3}

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from paceline.plan.replay.acceptance import fit_categories
-from paceline.plan.replay.traffic import WARM_UP_FRACTION, make_phases
-from paceline.plan.replay.values import ConstantConcurrency, RecordedLoad
-from paceline.plan.values import PlanError
-from paceline.policy_simulator.traffic.phases import Phase
-from paceline.recording.records import RequestRecord
+from paceline.foundation.planning.values import PlanError
+from paceline.foundation.recording.records import RequestRecord
+from paceline.testing.policy_simulator.traffic.phases import Phase
+from paceline.workbench.plan.replay.acceptance import fit_categories
+from paceline.workbench.plan.replay.traffic import WARM_UP_FRACTION, make_phases
+from paceline.workbench.plan.replay.values import ConstantConcurrency, RecordedLoad
 from unit.recording.lines import request
 
 

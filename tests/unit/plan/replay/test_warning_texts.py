@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from paceline.plan.replay.values import ConstantConcurrency, RecordedLoad
-from paceline.plan.replay.warning_texts import Outcome, replay_warnings
-from paceline.recording.reading import Recording
-from paceline.recording.records import CostTableRecord, End
+from paceline.foundation.recording.reading import Recording
+from paceline.foundation.recording.records import CostTableRecord, End
+from paceline.workbench.plan.replay.values import ConstantConcurrency, RecordedLoad
+from paceline.workbench.plan.replay.warning_texts import Outcome, replay_warnings
 from unit.recording.lines import BLOCK, END, HEADER, request
 
 FITTING = Outcome(num_arrivals=100, most_requests=4, num_waiting=0)

@@ -7,10 +7,15 @@ import math
 import numpy as np
 import pytest
 
-from paceline.governor.values import StepSample
-from paceline.policy_simulator.engine.simulated_engine import SimulatedEngine
-from paceline.policy_simulator.machines.machine import Machine
-from paceline.policy_simulator.traffic.phases import DraftTruth, Lengths, Phase, TrafficClass
+from paceline.runtime.governor.values import StepSample
+from paceline.testing.policy_simulator.engine.simulated_engine import SimulatedEngine
+from paceline.testing.policy_simulator.machines.machine import Machine
+from paceline.testing.policy_simulator.traffic.phases import (
+    DraftTruth,
+    Lengths,
+    Phase,
+    TrafficClass,
+)
 from unit.policy_simulator.setups import QUIET, Recorder, machine, steps, text
 
 

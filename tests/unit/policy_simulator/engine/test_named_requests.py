@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.policy_simulator.engine.simulated_engine import SimulatedEngine
-from paceline.policy_simulator.evaluation.recorded_phase import record_phase
-from paceline.policy_simulator.traffic.phases import (
+from paceline.testing.policy_simulator.engine.simulated_engine import SimulatedEngine
+from paceline.testing.policy_simulator.evaluation.recorded_phase import record_phase
+from paceline.testing.policy_simulator.traffic.phases import (
     ClosedLoop,
     Phase,
     TimedLoop,

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from paceline.engine.scheduler.engine_abilities import EngineAbilities
-from paceline.engine.scheduler.observer import StepObserver
-from paceline.engine.scheduler.request_ledger import RequestLedger
-from paceline.governor.values import EngineLoad, StepSample
-from paceline.policy_simulator.engine.batch import Bools, Ints
-from paceline.policy_simulator.engine.simulated_engine import SimulatedEngine
-from paceline.policy_simulator.engine.simulated_step import SimulatedStep
-from paceline.policy_simulator.machines.machine import Machine
-from paceline.policy_simulator.traffic.phases import OpenLoop, Phase
+from paceline.runtime.engine.scheduler.engine_abilities import EngineAbilities
+from paceline.runtime.engine.scheduler.observer import StepObserver
+from paceline.runtime.engine.scheduler.request_ledger import RequestLedger
+from paceline.runtime.governor.values import EngineLoad, StepSample
+from paceline.testing.policy_simulator.engine.batch import Bools, Ints
+from paceline.testing.policy_simulator.engine.simulated_engine import SimulatedEngine
+from paceline.testing.policy_simulator.engine.simulated_step import SimulatedStep
+from paceline.testing.policy_simulator.machines.machine import Machine
+from paceline.testing.policy_simulator.traffic.phases import OpenLoop, Phase
 from unit.engine.scheduler.test_observer import clock_at, scheduler_of
 from unit.policy_simulator.setups import Recorder, linear, machine, text
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from paceline.policy_simulator.engine.simulated_engine import SimulatedEngine
-from paceline.policy_simulator.engine.step_log import StepLog
-from paceline.policy_simulator.machines.machine import Disturbance, Machine
-from paceline.policy_simulator.traffic.phases import ClosedLoop, OpenLoop, Phase
+from paceline.testing.policy_simulator.engine.simulated_engine import SimulatedEngine
+from paceline.testing.policy_simulator.engine.step_log import StepLog
+from paceline.testing.policy_simulator.machines.machine import Disturbance, Machine
+from paceline.testing.policy_simulator.traffic.phases import ClosedLoop, OpenLoop, Phase
 from unit.policy_simulator.setups import QUIET, Recorder, linear, machine, steps, text
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from paceline.policy_simulator.engine.batch import Bools
-from paceline.policy_simulator.engine.step_log import StepLog
-from paceline.policy_simulator.evaluation.arms import governed_policy, run_trace
-from paceline.policy_simulator.evaluation.summary import Judge
-from paceline.policy_simulator.machines.machine import Disturbance, Machine
-from paceline.policy_simulator.traffic.phases import (
+from paceline.testing.policy_simulator.engine.batch import Bools
+from paceline.testing.policy_simulator.engine.step_log import StepLog
+from paceline.testing.policy_simulator.evaluation.arms import governed_policy, run_trace
+from paceline.testing.policy_simulator.evaluation.summary import Judge
+from paceline.testing.policy_simulator.machines.machine import Disturbance, Machine
+from paceline.testing.policy_simulator.traffic.phases import (
     ClosedLoop,
     DraftTruth,
     Lengths,

@@ -9,11 +9,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from paceline.policy_simulator.evaluation.arms import governed_policy, run_trace
-from paceline.policy_simulator.evaluation.summary import Judge
-from paceline.policy_simulator.machines.machine import Disturbance
-from paceline.policy_simulator.machines.profiles import load_profile
-from paceline.policy_simulator.traffic.phases import (
+from paceline.testing.policy_simulator.evaluation.arms import governed_policy, run_trace
+from paceline.testing.policy_simulator.evaluation.summary import Judge
+from paceline.testing.policy_simulator.machines.machine import Disturbance
+from paceline.testing.policy_simulator.machines.profiles import load_profile
+from paceline.testing.policy_simulator.traffic.phases import (
     ClosedLoop,
     DraftTruth,
     Lengths,

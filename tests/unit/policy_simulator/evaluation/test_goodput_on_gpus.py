@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.policy_simulator.evaluation.arms import governed_policy, run_trace
-from paceline.policy_simulator.evaluation.compare import compare_arms
-from paceline.policy_simulator.evaluation.summary import Judge
-from paceline.policy_simulator.evaluation.traces import build_trace
-from paceline.policy_simulator.machines.profiles import load_profile
+from paceline.testing.policy_simulator.evaluation.arms import governed_policy, run_trace
+from paceline.testing.policy_simulator.evaluation.compare import compare_arms
+from paceline.testing.policy_simulator.evaluation.summary import Judge
+from paceline.testing.policy_simulator.evaluation.traces import build_trace
+from paceline.testing.policy_simulator.machines.profiles import load_profile
 
 
 @pytest.mark.parametrize("name", [pytest.param("7b-h200", marks=pytest.mark.slow), "72b-tp8-h100"])

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.policy_simulator.evaluation.summary import Judge
-from paceline.policy_simulator.machines.machine import Disturbance
-from paceline.policy_simulator.machines.profiles import load_profile
-from paceline.policy_simulator.traffic.phases import DraftTruth
+from paceline.testing.policy_simulator.evaluation.summary import Judge
+from paceline.testing.policy_simulator.machines.machine import Disturbance
+from paceline.testing.policy_simulator.machines.profiles import load_profile
+from paceline.testing.policy_simulator.traffic.phases import DraftTruth
 from unit.policy_simulator.evaluation.steady_phases import (
     HARD,
     MIDDLING,

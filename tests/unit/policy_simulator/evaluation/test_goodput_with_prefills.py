@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.policy_simulator.machines.profiles import load_profile
-from paceline.policy_simulator.traffic.phases import DraftTruth
+from paceline.testing.policy_simulator.machines.profiles import load_profile
+from paceline.testing.policy_simulator.traffic.phases import DraftTruth
 from unit.policy_simulator.evaluation.steady_phases import (
     MIDDLING,
     PREDICTABLE,

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from paceline.policy_simulator.engine.simulated_engine import SimulatedEngine
-from paceline.policy_simulator.evaluation.oracle import best_rate, steady_rates
-from paceline.policy_simulator.evaluation.traces import build_trace
-from paceline.policy_simulator.machines.machine import Machine
-from paceline.policy_simulator.machines.profiles import load_profile
-from paceline.policy_simulator.traffic.phases import ClosedLoop, Phase
+from paceline.testing.policy_simulator.engine.simulated_engine import SimulatedEngine
+from paceline.testing.policy_simulator.evaluation.oracle import best_rate, steady_rates
+from paceline.testing.policy_simulator.evaluation.traces import build_trace
+from paceline.testing.policy_simulator.machines.machine import Machine
+from paceline.testing.policy_simulator.machines.profiles import load_profile
+from paceline.testing.policy_simulator.traffic.phases import ClosedLoop, Phase
 from unit.policy_simulator.setups import QUIET, Recorder, linear, machine, steps, text
 
 

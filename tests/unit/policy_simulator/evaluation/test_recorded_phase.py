@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from paceline.policy_simulator.evaluation.arms import HeldLength
-from paceline.policy_simulator.evaluation.recorded_phase import record_phase
-from paceline.policy_simulator.traffic.phases import (
+from paceline.testing.policy_simulator.evaluation.arms import HeldLength
+from paceline.testing.policy_simulator.evaluation.recorded_phase import record_phase
+from paceline.testing.policy_simulator.traffic.phases import (
     DraftTruth,
     Lengths,
     Phase,

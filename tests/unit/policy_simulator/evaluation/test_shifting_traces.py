@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from paceline.policy_simulator.command import main
-from paceline.policy_simulator.engine.simulated_engine import SimulatedEngine
-from paceline.policy_simulator.evaluation.arms import HeldLength, run_trace
-from paceline.policy_simulator.evaluation.shifting_traces import phases_of
-from paceline.policy_simulator.traffic.phases import (
+from paceline.foundation.shifting_trace import find_trace
+from paceline.foundation.shifting_trace.reading import parse_trace
+from paceline.testing.policy_simulator.command import main
+from paceline.testing.policy_simulator.engine.simulated_engine import SimulatedEngine
+from paceline.testing.policy_simulator.evaluation.arms import HeldLength, run_trace
+from paceline.testing.policy_simulator.evaluation.shifting_traces import phases_of
+from paceline.testing.policy_simulator.traffic.phases import (
     ClosedLoop,
     DraftTruth,
     Lengths,
@@ -19,8 +21,6 @@ from paceline.policy_simulator.traffic.phases import (
     Phase,
     TrafficClass,
 )
-from paceline.shifting_trace import find_trace
-from paceline.shifting_trace.reading import parse_trace
 from unit.policy_simulator.setups import QUIET, machine, text
 from unit.shifting_trace.documents import document
 

@@ -10,16 +10,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from paceline.policy_simulator.command import main
-from paceline.policy_simulator.engine.simulated_engine import SimulatedEngine
-from paceline.policy_simulator.evaluation.arms import HeldLength, run_trace, tune_table
-from paceline.policy_simulator.evaluation.compare import compare_arms
-from paceline.policy_simulator.evaluation.fleet import simulate_fleet
-from paceline.policy_simulator.evaluation.oracle import steady_rates
-from paceline.policy_simulator.evaluation.summary import Judge, find_excursions, steps_to_adapt
-from paceline.policy_simulator.evaluation.traces import TRACE_NAMES, build_trace
-from paceline.policy_simulator.machines.profiles import load_profile, profile_names
-from paceline.policy_simulator.traffic.phases import ClosedLoop
+from paceline.testing.policy_simulator.command import main
+from paceline.testing.policy_simulator.engine.simulated_engine import SimulatedEngine
+from paceline.testing.policy_simulator.evaluation.arms import HeldLength, run_trace, tune_table
+from paceline.testing.policy_simulator.evaluation.compare import compare_arms
+from paceline.testing.policy_simulator.evaluation.fleet import simulate_fleet
+from paceline.testing.policy_simulator.evaluation.oracle import steady_rates
+from paceline.testing.policy_simulator.evaluation.summary import (
+    Judge,
+    find_excursions,
+    steps_to_adapt,
+)
+from paceline.testing.policy_simulator.evaluation.traces import TRACE_NAMES, build_trace
+from paceline.testing.policy_simulator.machines.profiles import load_profile, profile_names
+from paceline.testing.policy_simulator.traffic.phases import ClosedLoop
 from unit.policy_simulator.setups import QUIET, Recorder, machine, steps, text
 
 

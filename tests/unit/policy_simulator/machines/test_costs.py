@@ -8,14 +8,18 @@ from typing import Any
 
 import pytest
 
-from paceline.capacity.roofline import HardwareFigures, ModelFigures
-from paceline.policy_simulator.evaluation import summary
-from paceline.policy_simulator.machines import cost
-from paceline.policy_simulator.machines.cost import StepShape
-from paceline.policy_simulator.machines.graphs import NO_GRAPHS, GraphSizes
-from paceline.policy_simulator.machines.machine import Machine
-from paceline.policy_simulator.machines.profiles import load_profile, parse_profile, profile_names
-from paceline.policy_simulator.machines.roofline import RooflineCost
+from paceline.foundation.capacity.roofline import HardwareFigures, ModelFigures
+from paceline.testing.policy_simulator.evaluation import summary
+from paceline.testing.policy_simulator.machines import cost
+from paceline.testing.policy_simulator.machines.cost import StepShape
+from paceline.testing.policy_simulator.machines.graphs import NO_GRAPHS, GraphSizes
+from paceline.testing.policy_simulator.machines.machine import Machine
+from paceline.testing.policy_simulator.machines.profiles import (
+    load_profile,
+    parse_profile,
+    profile_names,
+)
+from paceline.testing.policy_simulator.machines.roofline import RooflineCost
 from unit.policy_simulator.setups import linear, machine
 
 SHAPE = StepShape(

@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from paceline.quality.decisions import Limits, judge_fidelity
-from paceline.quality.values import TextKind
+from paceline.foundation.answer_quality.decisions import Limits, judge_fidelity
+from paceline.foundation.answer_quality.values import TextKind
 from unit.quality.made import make_divergence, make_texts
 
 TEXTS = make_texts(30)

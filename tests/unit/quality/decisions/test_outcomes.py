@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from paceline.quality.decisions import Limits, judge_outcomes, pair_outcomes
-from paceline.quality.values import Outcome
+from paceline.foundation.answer_quality.decisions import Limits, judge_outcomes, pair_outcomes
+from paceline.foundation.answer_quality.values import Outcome
 
 
 def outcomes(*groups: tuple[int, float, float]) -> list[Outcome]:

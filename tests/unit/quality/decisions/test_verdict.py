@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from paceline.quality.decisions import (
+from paceline.foundation.answer_quality.decisions import (
     Fidelity,
     Limits,
     OutcomeFigures,
@@ -15,7 +15,7 @@ from paceline.quality.decisions import (
     judge_fidelity,
     judge_outcomes,
 )
-from paceline.quality.values import Outcome
+from paceline.foundation.answer_quality.values import Outcome
 from unit.quality.made import make_divergence, make_texts
 
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from paceline.quality.models.formats import PLAIN, read_format
-from paceline.quality.values import NotComputed, QualityError
+from paceline.foundation.answer_quality.values import NotComputed, QualityError
+from paceline.workbench.quality.models.formats import PLAIN, read_format
 
 
 def test_the_format_names_every_quantized_matrix(w8a8: Path, tiny: Path) -> None:

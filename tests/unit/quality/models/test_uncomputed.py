@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from paceline.quality.models.uncomputed import find_setting, find_tensor
-from paceline.quantize.own.compression import quantization_config
-from paceline.quantize.schemes import SCHEMES
+from paceline.foundation.quantized.compression import quantization_config
+from paceline.foundation.quantized.schemes import SCHEMES
+from paceline.workbench.quality.models.uncomputed import find_setting, find_tensor
 
 
 def settings(scheme: str, group_size: int | None = None, **changes: Any) -> dict[str, Any]:

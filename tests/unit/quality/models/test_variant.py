@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from paceline.draft.models import load_model
-from paceline.quality.models import load_variant, read_format, round_model
-from paceline.quality.models.formats import PLAIN
-from paceline.quality.models.kv_cache import round_kv_cache
-from paceline.quality.models.variant import build_model, expand
-from paceline.quality.values import NotComputed, QualityError
-from paceline.quantize.schemes import SCHEMES
+from paceline.foundation.answer_quality.values import NotComputed, QualityError
+from paceline.foundation.models.models import load_model
+from paceline.foundation.quantized.schemes import SCHEMES
+from paceline.workbench.quality.models import load_variant, read_format, round_model
+from paceline.workbench.quality.models.formats import PLAIN
+from paceline.workbench.quality.models.kv_cache import round_kv_cache
+from paceline.workbench.quality.models.variant import build_model, expand
 from unit.quality.conftest import quantize
 
 CPU = torch.device("cpu")

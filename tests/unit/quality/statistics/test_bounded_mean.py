@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from paceline.quality.statistics.bounded_mean import bounded_mean
+from paceline.foundation.answer_quality.statistics.bounded_mean import bounded_mean
 
 
 def test_without_values_everything_is_possible() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from paceline.quality.statistics.extreme import exceeds_in_extremes, num_extremes
+from paceline.foundation.answer_quality.statistics.extreme import exceeds_in_extremes, num_extremes
 
 
 def test_as_many_extremes_as_make_chance_unlikely() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from paceline.quality.statistics.typical import typical_difference, typical_ratio
+from paceline.foundation.answer_quality.statistics.typical import typical_difference, typical_ratio
 
 
 def test_the_ratio_of_proportional_values_is_their_factor() -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from paceline.quantize.errors import QuantizeError
-from paceline.quantize.llm_compressor import environment
-from paceline.quantize.llm_compressor.backend import run_script
+from paceline.foundation.quantized.errors import QuantizeError
+from paceline.workbench.quantize.llm_compressor import environment
+from paceline.workbench.quantize.llm_compressor.backend import run_script
 
 
 def interpreter(folder: Path, *lines: str, code: int = 0) -> Path:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from paceline.quantize.own.awq import search_scales
-from paceline.quantize.own.channel_scales import InputSample
-from paceline.quantize.own.rounding import choose_scales, fake_quantize
-from paceline.quantize.schemes import SCHEMES
+from paceline.foundation.quantized.rounding import choose_scales, fake_quantize
+from paceline.foundation.quantized.schemes import SCHEMES
+from paceline.workbench.quantize.own.awq import search_scales
+from paceline.workbench.quantize.own.channel_scales import InputSample
 
 AWQ = SCHEMES["awq"]
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from paceline.quantize.own.channel_scales import InputSample, normalized, scale_layer
+from paceline.workbench.quantize.own.channel_scales import InputSample, normalized, scale_layer
 
 
 def layer() -> Any:

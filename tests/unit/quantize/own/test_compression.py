@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 import torch
 
-from paceline.compatibility.stored_formats import stored_format
-from paceline.quantize.own.architecture import LINEARS
-from paceline.quantize.own.compression import (
+from paceline.foundation.compatibility.stored_formats import stored_format
+from paceline.foundation.quantized.architecture import LINEARS
+from paceline.foundation.quantized.compression import (
     compress_layer,
     decompress_layer,
     quantization_config,
 )
-from paceline.quantize.own.rounding import choose_scales, fake_quantize
-from paceline.quantize.schemes import SCHEMES
+from paceline.foundation.quantized.rounding import choose_scales, fake_quantize
+from paceline.foundation.quantized.schemes import SCHEMES
 
 GROUP_SIZES = {"awq": 32, "gptq": 32}
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from paceline.quantize.own.gptq import SecondMoments, round_with_correction
-from paceline.quantize.own.rounding import choose_scales, fake_quantize
-from paceline.quantize.schemes import SCHEMES
+from paceline.foundation.quantized.rounding import choose_scales, fake_quantize
+from paceline.foundation.quantized.schemes import SCHEMES
+from paceline.workbench.quantize.own.gptq import SecondMoments, round_with_correction
 
 GPTQ = SCHEMES["gptq"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from paceline.quantize.own.rounding import choose_scales, fake_quantize
-from paceline.quantize.schemes import SCHEMES
+from paceline.foundation.quantized.rounding import choose_scales, fake_quantize
+from paceline.foundation.quantized.schemes import SCHEMES
 
 W8A8, AWQ, FP8 = SCHEMES["w8a8"], SCHEMES["awq"], SCHEMES["fp8"]
 

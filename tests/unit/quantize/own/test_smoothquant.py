@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from paceline.quantize.own.channel_scales import InputSample
-from paceline.quantize.own.rounding import choose_scales, fake_quantize, round_tokens
-from paceline.quantize.own.smoothquant import search_scales
-from paceline.quantize.schemes import SCHEMES
+from paceline.foundation.quantized.rounding import choose_scales, fake_quantize, round_tokens
+from paceline.foundation.quantized.schemes import SCHEMES
+from paceline.workbench.quantize.own.channel_scales import InputSample
+from paceline.workbench.quantize.own.smoothquant import search_scales
 
 INT8 = SCHEMES["smoothquant"]
 

@@ -15,15 +15,15 @@ from pathlib import Path
 
 import yaml
 
-from paceline.config import load_settings
-from paceline.engine.launch.command import EngineCommand
-from paceline.engine.launch.hardware import read_hardware
-from paceline.engine.launch.model_folder import ModelUnfit
-from paceline.gateway import RunningGateway
-from paceline.serve.engine_plan import EnginePlan, PlannedEngines
-from paceline.serve.handover.taking_over import TakeOver
-from paceline.serve.plan import ServePlan, make_plan
-from paceline.serve.run import serve
+from paceline.foundation.models.model_folder import ModelUnfit
+from paceline.runtime.config import load_settings
+from paceline.runtime.engine.launch.command import EngineCommand
+from paceline.runtime.engine.launch.hardware import read_hardware
+from paceline.runtime.gateway import RunningGateway
+from paceline.runtime.serve.engine_plan import EnginePlan, PlannedEngines
+from paceline.runtime.serve.handover.taking_over import TakeOver
+from paceline.runtime.serve.plan import ServePlan, make_plan
+from paceline.runtime.serve.run import serve
 from unit.engine.process.test_supervisor import FAKE
 
 WITHIN_S = 240.0

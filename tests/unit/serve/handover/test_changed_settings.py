@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from paceline.serve.handover.changed_settings import changed_arguments, changed_variables
+from paceline.runtime.serve.handover.changed_settings import changed_arguments, changed_variables
 
 STARTED = ("python", "-m", "server", "--uds", "/run/a/e.sock", "--max-num-seqs", "64", "--eager")
 

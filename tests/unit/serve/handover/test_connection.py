@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from paceline.serve.handover.connection import Connection
-from paceline.serve.handover.messages import Changes, HandOverBroken, Owned, Released, Take
+from paceline.runtime.serve.handover.connection import Connection
+from paceline.runtime.serve.handover.messages import Changes, HandOverBroken, Owned, Released, Take
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from paceline.serve.handover.taking_over import TakeOver
+from paceline.runtime.serve.handover.taking_over import TakeOver
 from unit.engine.process.test_supervisor import is_alive, pids
 from unit.gateway.conftest import until
 from unit.gateway.fleet.fake_remote import FakeRemote
@@ -19,7 +19,7 @@ import asyncio
 from dataclasses import replace
 from pathlib import Path
 from unit.serve.handover.servers import plan_for
-from paceline.serve.run import serve
+from paceline.runtime.serve.run import serve
 plan = plan_for(Path({folder!r}), {url!r}, num_engines=2)
 plan = replace(plan, gateway=replace(plan.gateway, lame_duck_s=1000))
 print_ports = lambda gateway: print(gateway.port, gateway.admin_port, flush=True)

@@ -6,7 +6,7 @@ import json
 
 import msgspec
 
-from paceline.serve.handover.messages import VERSION, Offer, OfferedEngine, decode
+from paceline.runtime.serve.handover.messages import VERSION, Offer, OfferedEngine, decode
 
 _OFFERED = {
     "name": "engine-0", "served_name": "m", "pid": 7, "arguments": ["vllm"], "socket": "/e.sock",

@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from paceline.serve.handover import taking_over
-from paceline.serve.handover.connection import Connection
-from paceline.serve.handover.messages import (
+from paceline.runtime.serve.handover import taking_over
+from paceline.runtime.serve.handover.connection import Connection
+from paceline.runtime.serve.handover.messages import (
     VERSION,
     Changes,
     Message,
@@ -21,8 +21,8 @@ from paceline.serve.handover.messages import (
     Released,
     Take,
 )
-from paceline.serve.handover.owner_address import OwnerAddress
-from paceline.serve.handover.taking_over import TakeOver, TakeOverFailed
+from paceline.runtime.serve.handover.owner_address import OwnerAddress
+from paceline.runtime.serve.handover.taking_over import TakeOver, TakeOverFailed
 
 HOST, PORT = "127.0.0.1", 7
 """No process listens there: only the names of the addresses count."""

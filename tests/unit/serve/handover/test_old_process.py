@@ -12,10 +12,10 @@ from types import SimpleNamespace
 import httpx
 import pytest
 
-from paceline.serve import run
-from paceline.serve.handover import handing_over, outgoing
-from paceline.serve.handover.connection import Connection
-from paceline.serve.handover.messages import (
+from paceline.runtime.serve import run
+from paceline.runtime.serve.handover import handing_over, outgoing
+from paceline.runtime.serve.handover.connection import Connection
+from paceline.runtime.serve.handover.messages import (
     HandOverBroken,
     Message,
     Offer,
@@ -23,9 +23,9 @@ from paceline.serve.handover.messages import (
     Released,
     Take,
 )
-from paceline.serve.handover.owner_address import OwnerAddress, path_of
-from paceline.serve.handover.packets import MAX_DESCRIPTORS, MAX_PACKET_BYTES, unpack
-from paceline.serve.handover.taking_over import TakeOverFailed
+from paceline.runtime.serve.handover.owner_address import OwnerAddress, path_of
+from paceline.runtime.serve.handover.packets import MAX_DESCRIPTORS, MAX_PACKET_BYTES, unpack
+from paceline.runtime.serve.handover.taking_over import TakeOverFailed
 from unit.engine.process.test_supervisor import is_alive, pids
 from unit.gateway.conftest import until
 from unit.gateway.fleet.fake_remote import FakeRemote

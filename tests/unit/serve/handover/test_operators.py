@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
-from paceline.serve.handover.fleet_changes import apply_changes
-from paceline.serve.handover.taking_over import TakeOverFailed
+from paceline.runtime.serve.handover.fleet_changes import apply_changes
+from paceline.runtime.serve.handover.taking_over import TakeOverFailed
 from unit.engine.process.test_supervisor import pids
 from unit.gateway.conftest import until
 from unit.gateway.fleet.fake_remote import FakeRemote

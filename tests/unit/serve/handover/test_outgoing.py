@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.serve.handover.outgoing import find_obstacle, find_obstacle_to_offer
+from paceline.runtime.serve.handover.outgoing import find_obstacle, find_obstacle_to_offer
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from paceline import abstract_sockets
-from paceline.serve.handover import taking_over
-from paceline.serve.handover.owner_address import OwnerAddress, has_owner, path_of
-from paceline.serve.handover.taking_over import TakeOver
+from paceline.foundation.machine import abstract_sockets
+from paceline.runtime.serve.handover import taking_over
+from paceline.runtime.serve.handover.owner_address import OwnerAddress, has_owner, path_of
+from paceline.runtime.serve.handover.taking_over import TakeOver
 
 HOST, PORT = "127.0.0.1", 8
 """No process listens there: only the name of the address counts."""

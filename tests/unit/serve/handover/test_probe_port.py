@@ -8,8 +8,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from paceline.serve.handover.messages import VERSION, Offer, decode
-from paceline.serve.plan import ServePlan
+from paceline.runtime.serve.handover.messages import VERSION, Offer, decode
+from paceline.runtime.serve.plan import ServePlan
 from unit.gateway.conftest import until
 from unit.gateway.fleet.fake_remote import FakeRemote
 from unit.serve.handover.servers import begin, plan_for, serving

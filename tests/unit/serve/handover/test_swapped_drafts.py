@@ -14,8 +14,8 @@ from typing import Any
 import httpx
 import pytest
 
-from paceline.gateway.admin import draft_roll
-from paceline.serve.handover.taking_over import TakeOverFailed
+from paceline.runtime.gateway.admin import draft_roll
+from paceline.runtime.serve.handover.taking_over import TakeOverFailed
 from unit.engine.process.test_supervisor import pids
 from unit.gateway.conftest import until
 from unit.gateway.fleet.fake_remote import FakeRemote

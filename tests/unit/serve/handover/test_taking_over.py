@@ -12,10 +12,10 @@ from typing import Any
 import httpx
 import pytest
 
-from paceline.engine.process.engine_process import EngineProcess
-from paceline.gateway.keys.record import KeysUnusable
-from paceline.gateway.settings import KeySettings
-from paceline.serve.handover.taking_over import TakeOver, TakeOverFailed
+from paceline.runtime.engine.process.engine_process import EngineProcess
+from paceline.runtime.gateway.keys.record import KeysUnusable
+from paceline.runtime.gateway.settings import KeySettings
+from paceline.runtime.serve.handover.taking_over import TakeOver, TakeOverFailed
 from unit.engine.process.test_supervisor import is_alive, pids
 from unit.gateway.conftest import until
 from unit.gateway.fleet.fake_remote import FakeRemote

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from paceline.compatibility.vocabularies import VocabularyFit
-from paceline.engine.launch.model_folder import PairFacts
-from paceline.engine.launch.visible_gpus import Gpu
-from paceline.serve.startup_checks.engine_launch import EngineLaunch
-from paceline.serve.startup_checks.facts import (
+from paceline.foundation.compatibility.vocabularies import VocabularyFit
+from paceline.foundation.models.model_folder import PairFacts
+from paceline.runtime.engine.launch.visible_gpus import Gpu
+from paceline.runtime.serve.startup_checks.engine_launch import EngineLaunch
+from paceline.runtime.serve.startup_checks.facts import (
     EngineMemory,
     Installation,
     StartupFacts,

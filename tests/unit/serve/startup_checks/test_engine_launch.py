@@ -6,7 +6,11 @@ import json
 
 import pytest
 
-from paceline.serve.startup_checks.engine_launch import VLLM_UTILIZATION, EngineLaunch, read_launch
+from paceline.runtime.serve.startup_checks.engine_launch import (
+    VLLM_UTILIZATION,
+    EngineLaunch,
+    read_launch,
+)
 
 
 def test_without_flags_vllms_defaults_hold() -> None:

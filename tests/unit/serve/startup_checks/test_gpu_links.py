@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from paceline.serve.startup_checks.gpu_links import parse_links
+from paceline.runtime.serve.startup_checks.gpu_links import parse_links
 
 TOPOLOGIES = Path(__file__).parent / "topologies"
 

@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from paceline.serve.startup_checks.checks.installation import (
+from paceline.runtime.serve.startup_checks.checks.installation import (
     check_driver,
     check_ray,
     check_torch,
     check_vllm,
 )
-from paceline.serve.startup_checks.engine_launch import EngineLaunch
-from paceline.serve.startup_checks.facts import StartupFacts, TorchBuild
-from paceline.serve.startup_checks.values import CannotJudge, Found, Verdict
+from paceline.runtime.serve.startup_checks.engine_launch import EngineLaunch
+from paceline.runtime.serve.startup_checks.facts import StartupFacts, TorchBuild
+from paceline.runtime.serve.startup_checks.values import CannotJudge, Found, Verdict
 from unit.serve.startup_checks.machines import CPU, GPU
 
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from paceline.serve.startup_checks.checks.limits import check_descriptors, check_disk
-from paceline.serve.startup_checks.facts import Folder
-from paceline.serve.startup_checks.values import CannotJudge, Verdict
+from paceline.runtime.serve.startup_checks.checks.limits import check_descriptors, check_disk
+from paceline.runtime.serve.startup_checks.facts import Folder
+from paceline.runtime.serve.startup_checks.values import CannotJudge, Verdict
 from unit.serve.startup_checks.machines import CPU, GIB, MIB
 
 LOGS = Folder("/var/log/paceline", "logs", 200 * MIB, 100 * MIB, "engine.log_folder")

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from paceline.serve.startup_checks.checks.memory import check_memory
-from paceline.serve.startup_checks.engine_launch import EngineLaunch
-from paceline.serve.startup_checks.facts import StartupFacts
-from paceline.serve.startup_checks.values import CannotJudge, Found, Verdict
+from paceline.runtime.serve.startup_checks.checks.memory import check_memory
+from paceline.runtime.serve.startup_checks.engine_launch import EngineLaunch
+from paceline.runtime.serve.startup_checks.facts import StartupFacts
+from paceline.runtime.serve.startup_checks.values import CannotJudge, Found, Verdict
 from unit.serve.startup_checks.machines import CPU, GIB, GPU, gpus, memory
 
 

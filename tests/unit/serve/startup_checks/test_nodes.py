@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from paceline.serve.startup_checks.checks.nodes import check_nodes, check_pipeline
-from paceline.serve.startup_checks.facts import StartupFacts
-from paceline.serve.startup_checks.values import CannotJudge, Verdict
+from paceline.runtime.serve.startup_checks.checks.nodes import check_nodes, check_pipeline
+from paceline.runtime.serve.startup_checks.facts import StartupFacts
+from paceline.runtime.serve.startup_checks.values import CannotJudge, Verdict
 from unit.serve.startup_checks.machines import CPU, GPU
 from unit.serve.startup_checks.test_parallelism import found, spread
 

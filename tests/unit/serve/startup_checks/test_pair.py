@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from paceline.compatibility.vocabularies import VocabularyFit
-from paceline.engine.launch.model_folder import PairFacts
-from paceline.serve.startup_checks.checks.pair import check_pair
-from paceline.serve.startup_checks.engine_launch import EngineLaunch
-from paceline.serve.startup_checks.facts import StartupFacts
-from paceline.serve.startup_checks.values import CannotJudge, Found, Verdict
+from paceline.foundation.compatibility.vocabularies import VocabularyFit
+from paceline.foundation.models.model_folder import PairFacts
+from paceline.runtime.serve.startup_checks.checks.pair import check_pair
+from paceline.runtime.serve.startup_checks.engine_launch import EngineLaunch
+from paceline.runtime.serve.startup_checks.facts import StartupFacts
+from paceline.runtime.serve.startup_checks.values import CannotJudge, Found, Verdict
 from unit.serve.startup_checks.machines import CPU, SAME_TOKENS
 
 OTHER_IDS = VocabularyFit(False, 3900, 4000)

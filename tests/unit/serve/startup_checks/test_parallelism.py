@@ -6,16 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from paceline.serve.startup_checks.checks.parallelism import (
+from paceline.runtime.serve.startup_checks.checks.parallelism import (
     check_gpu_count,
     check_nvlink,
     check_shared_memory,
     check_split,
 )
-from paceline.serve.startup_checks.engine_launch import EngineLaunch
-from paceline.serve.startup_checks.facts import StartupFacts
-from paceline.serve.startup_checks.gpu_links import parse_links
-from paceline.serve.startup_checks.values import CannotJudge, Found, Verdict
+from paceline.runtime.serve.startup_checks.engine_launch import EngineLaunch
+from paceline.runtime.serve.startup_checks.facts import StartupFacts
+from paceline.runtime.serve.startup_checks.gpu_links import parse_links
+from paceline.runtime.serve.startup_checks.values import CannotJudge, Found, Verdict
 from unit.serve.startup_checks.machines import CPU, GPU, MIB, gpus
 from unit.serve.startup_checks.test_gpu_links import TOPOLOGIES
 

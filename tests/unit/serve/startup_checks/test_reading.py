@@ -13,29 +13,29 @@ from types import MappingProxyType
 
 import pytest
 
-from paceline.config import load_settings
 from paceline.demo import draft_path, target_path
-from paceline.engine.launch import brief_process
-from paceline.engine.launch.brief_process import run_briefly
-from paceline.engine.launch.hardware import read_hardware
-from paceline.engine.launch.visible_gpus import Gpu
-from paceline.plan.sources.catalogue import load_catalogue
-from paceline.serve.plan import make_plan
-from paceline.serve.startup_checks.engine_launch import EngineLaunch
-from paceline.serve.startup_checks.facts import StartupFacts, TorchBuild
-from paceline.serve.startup_checks.reading import gathering, installed_packages
-from paceline.serve.startup_checks.reading.gathering import gather_facts
-from paceline.serve.startup_checks.reading.installed_packages import (
+from paceline.foundation.planning.sources.catalogue import load_catalogue
+from paceline.runtime.config import load_settings
+from paceline.runtime.engine.launch import brief_process
+from paceline.runtime.engine.launch.brief_process import run_briefly
+from paceline.runtime.engine.launch.hardware import read_hardware
+from paceline.runtime.engine.launch.visible_gpus import Gpu
+from paceline.runtime.serve.plan import make_plan
+from paceline.runtime.serve.startup_checks.engine_launch import EngineLaunch
+from paceline.runtime.serve.startup_checks.facts import StartupFacts, TorchBuild
+from paceline.runtime.serve.startup_checks.reading import gathering, installed_packages
+from paceline.runtime.serve.startup_checks.reading.gathering import gather_facts
+from paceline.runtime.serve.startup_checks.reading.installed_packages import (
     parse_torch_build,
     parse_torch_pins,
     read_installation,
 )
-from paceline.serve.startup_checks.reading.memory_plan import (
+from paceline.runtime.serve.startup_checks.reading.memory_plan import (
     compute_memory,
     find_tensor_parallel_sizes,
 )
-from paceline.serve.startup_checks.reading.model_cache import find_download
-from paceline.serve.startup_checks.values import CannotJudge
+from paceline.runtime.serve.startup_checks.reading.model_cache import find_download
+from paceline.runtime.serve.startup_checks.values import CannotJudge
 from unit.serve.startup_checks.machines import GIB, gpus
 
 MIB = 1024**2

@@ -9,16 +9,21 @@ from typing import get_args
 
 import pytest
 
-from paceline.config import load_settings
-from paceline.config.tree import CheckName
-from paceline.engine.launch.hardware import read_hardware
-from paceline.serve.plan import make_plan
-from paceline.serve.startup_checks import startup
-from paceline.serve.startup_checks.checks.registry import CHECKS, judge
-from paceline.serve.startup_checks.engine_launch import EngineLaunch
-from paceline.serve.startup_checks.facts import Installation, StartupFacts
-from paceline.serve.startup_checks.report import refusals, render_report, render_summary, warnings
-from paceline.serve.startup_checks.values import CheckResult, Verdict
+from paceline.runtime.config import load_settings
+from paceline.runtime.config.tree import CheckName
+from paceline.runtime.engine.launch.hardware import read_hardware
+from paceline.runtime.serve.plan import make_plan
+from paceline.runtime.serve.startup_checks import startup
+from paceline.runtime.serve.startup_checks.checks.registry import CHECKS, judge
+from paceline.runtime.serve.startup_checks.engine_launch import EngineLaunch
+from paceline.runtime.serve.startup_checks.facts import Installation, StartupFacts
+from paceline.runtime.serve.startup_checks.report import (
+    refusals,
+    render_report,
+    render_summary,
+    warnings,
+)
+from paceline.runtime.serve.startup_checks.values import CheckResult, Verdict
 from unit.serve.startup_checks.machines import CPU, GPU
 
 RESULTS = [

@@ -8,19 +8,19 @@ import aiohttp
 import pytest
 from yarl import URL
 
-from paceline.bench.load.client import StreamingClient
-from paceline.bench.results.slo import Slo
-from paceline.bench.run.config import BenchError
-from paceline.mock_vllm import Fault, FaultKind, MockVllm, MockVllmSettings
-from paceline.mock_vllm.model.speculation import Speculation
-from paceline.tune.live.block import LiveServer, LoadSettings
-from paceline.tune.live.governor import GovernorControl
-from paceline.tune.values import (
+from paceline.foundation.load.client import StreamingClient
+from paceline.foundation.load.config import BenchError
+from paceline.foundation.results.slo import Slo
+from paceline.foundation.workloads import Prompt, SamplingSettings
+from paceline.testing.mock_vllm import Fault, FaultKind, MockVllm, MockVllmSettings
+from paceline.testing.mock_vllm.model.speculation import Speculation
+from paceline.workbench.tune.live.block import LiveServer, LoadSettings
+from paceline.workbench.tune.live.governor import GovernorControl
+from paceline.workbench.tune.values import (
     LiveSetting,
     Purpose,
     TuneError,
 )
-from paceline.workloads import Prompt, SamplingSettings
 
 PROMPTS = [Prompt("t", None, f"request {n}", max_tokens=4, ignore_eos=True) for n in range(20)]
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from paceline.tune.live.carry_out import carry_out
-from paceline.tune.search import Outcome
-from paceline.tune.state import TuneState
-from paceline.tune.values import SearchProblem
+from paceline.workbench.tune.live.carry_out import carry_out
+from paceline.workbench.tune.search import Outcome
+from paceline.workbench.tune.state import TuneState
+from paceline.workbench.tune.values import SearchProblem
 from unit.tune.simulated import (
     Interrupted,
     SimulatedLauncher,

@@ -7,16 +7,17 @@ from pathlib import Path
 import pytest
 import yaml
 
-from paceline.bench.results.slo import Slo
-from paceline.mock_vllm import spawn_mock_vllm
-from paceline.tune.live.block import LoadSettings
-from paceline.tune.live.servers import (
+from paceline.foundation.results.slo import Slo
+from paceline.foundation.workloads import Prompt, SamplingSettings
+from paceline.testing.mock_vllm import spawn_mock_vllm
+from paceline.workbench.tune.live.block import LoadSettings
+from paceline.workbench.tune.live.servers import (
     PacelineLauncher,
     ServerSettings,
     check_template,
     fill_command,
 )
-from paceline.tune.values import (
+from paceline.workbench.tune.values import (
     Cell,
     LiveSetting,
     Purpose,
@@ -24,7 +25,6 @@ from paceline.tune.values import (
     Trial,
     TuneError,
 )
-from paceline.workloads import Prompt, SamplingSettings
 from unit.tune.simulated import make_problem
 
 

@@ -6,12 +6,12 @@ import aiohttp
 import pytest
 from yarl import URL
 
-from paceline.bench.load.client import StreamingClient
-from paceline.mock_vllm import MockVllm, MockVllmSettings
-from paceline.mock_vllm.model.speculation import Speculation
-from paceline.tune.live.block import LiveServer
-from paceline.tune.live.governor import GovernorControl
-from paceline.tune.values import Cell, LiveSetting, Purpose, RestartConfig, Trial
+from paceline.foundation.load.client import StreamingClient
+from paceline.testing.mock_vllm import MockVllm, MockVllmSettings
+from paceline.testing.mock_vllm.model.speculation import Speculation
+from paceline.workbench.tune.live.block import LiveServer
+from paceline.workbench.tune.live.governor import GovernorControl
+from paceline.workbench.tune.values import Cell, LiveSetting, Purpose, RestartConfig, Trial
 from unit.bench.trace.virtual_time import clocks_of_the_event_loop, now_s
 from unit.tune.live.test_block import load
 

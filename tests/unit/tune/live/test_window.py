@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.bench.load.records import RequestOutcome, RequestRecord
-from paceline.bench.results.slo import Slo
-from paceline.tune.live.window import measure_window
-from paceline.tune.values import TuneError
+from paceline.foundation.load.records import RequestOutcome, RequestRecord
+from paceline.foundation.results.slo import Slo
+from paceline.workbench.tune.live.window import measure_window
+from paceline.workbench.tune.values import TuneError
 
 
 def request(

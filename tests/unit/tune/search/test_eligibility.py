@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from paceline.tune.search import Outcome, ServerFailure, search
-from paceline.tune.values import (
+from paceline.workbench.tune.search import Outcome, ServerFailure, search
+from paceline.workbench.tune.values import (
     Cell,
     LiveSetting,
     Measurement,

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from paceline.tune.values import Cell, Measurement, Purpose, Trial
+from paceline.workbench.tune.values import Cell, Measurement, Purpose, Trial
 from unit.tune.simulated import Truth, grid, make_problem, run_search, trials_of
 
 SEEDS = range(8)

@@ -6,10 +6,10 @@ import math
 
 import pytest
 
-from paceline.bench.results.slo import wilson_interval
-from paceline.tune.search.outcome import ScoringBlocks, conclude
-from paceline.tune.search.trial_book import TrialBook, attained_fraction, surely_misses
-from paceline.tune.values import Cell, Measurement, Purpose, Trial
+from paceline.foundation.results.slo import wilson_interval
+from paceline.workbench.tune.search.outcome import ScoringBlocks, conclude
+from paceline.workbench.tune.search.trial_book import TrialBook, attained_fraction, surely_misses
+from paceline.workbench.tune.values import Cell, Measurement, Purpose, Trial
 from unit.tune.simulated import make_problem
 
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from paceline.tune.search.surface import Block, Surface, promising
+from paceline.workbench.tune.search.surface import Block, Surface, promising
 
 LINE = [[length, limit] for length in ("a", "b") for limit in (1, 2, 4, 8)]
 

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from paceline.validate.checks.api.answers import judge_chat
-from paceline.validate.target.exchange import Reply
-from paceline.validate.tiers import tiers
-from paceline.validate.values import Missing, Violation
+from paceline.operations.validate.checks.api.answers import judge_chat
+from paceline.operations.validate.target.exchange import Reply
+from paceline.operations.validate.tiers import tiers
+from paceline.operations.validate.values import Missing, Violation
 
 
 def chat(text: str | None, finish_reason: str, **more: object) -> tuple[str, Reply]:

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from paceline.validate.checks.check import Check
-from paceline.validate.checks.deployment import Deployment, finish
-from paceline.validate.tiers import Tier, tiers
-from paceline.validate.values import Group, Judgement, Missing, Status, Violation, passed
+from paceline.operations.validate.checks.check import Check
+from paceline.operations.validate.checks.deployment import Deployment, finish
+from paceline.operations.validate.tiers import Tier, tiers
+from paceline.operations.validate.values import Group, Judgement, Missing, Status, Violation, passed
 
 TIER = tiers()["local"]
 

@@ -6,25 +6,25 @@ from dataclasses import replace
 
 import pytest
 
-from paceline.audit.verdict import Verdict
-from paceline.bench.load.records import RequestOutcome, RequestRecord
-from paceline.validate.checks import CHECKS, Deployment
-from paceline.validate.checks.api.sampling import Seeded, judge_seeds
-from paceline.validate.checks.operation import cancellation, draining, metrics
-from paceline.validate.checks.output.lossless import Audited
-from paceline.validate.checks.output.lossless import judge as judge_audit
-from paceline.validate.checks.performance.exceedance import (
+from paceline.foundation.load.records import RequestOutcome, RequestRecord
+from paceline.operations.validate.checks import CHECKS, Deployment
+from paceline.operations.validate.checks.api.sampling import Seeded, judge_seeds
+from paceline.operations.validate.checks.operation import cancellation, draining, metrics
+from paceline.operations.validate.checks.output.lossless import Audited
+from paceline.operations.validate.checks.output.lossless import judge as judge_audit
+from paceline.operations.validate.checks.performance.exceedance import (
     Exceedance,
     binomial_tail,
     is_significantly_below,
     judge_exceedance,
 )
-from paceline.validate.checks.performance.latency import judge_acceptance, judge_ttft
-from paceline.validate.checks.performance.load import LoadResult
-from paceline.validate.target.counters import Counters, MetricFamily
-from paceline.validate.target.exchange import Reply
-from paceline.validate.tiers import tiers
-from paceline.validate.values import Judgement, Missing, Status, Violation
+from paceline.operations.validate.checks.performance.latency import judge_acceptance, judge_ttft
+from paceline.operations.validate.checks.performance.load import LoadResult
+from paceline.operations.validate.target.counters import Counters, MetricFamily
+from paceline.operations.validate.target.exchange import Reply
+from paceline.operations.validate.tiers import tiers
+from paceline.operations.validate.values import Judgement, Missing, Status, Violation
+from paceline.workbench.audit.verdict import Verdict
 
 TIER = replace(tiers()["local"], ttft_p99_ms=100, min_acceptance_fraction=0.5)
 

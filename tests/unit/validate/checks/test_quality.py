@@ -12,16 +12,16 @@ import aiohttp
 import pytest
 from yarl import URL
 
-from paceline.mock_vllm import MockVllm, MockVllmSettings
-from paceline.quality.values import Outcome
-from paceline.validate.checks import CHECKS, Deployment
-from paceline.validate.checks.output.quality import Scored, judge
-from paceline.validate.checks.scored_prompts import ScoredPrompt, read_scored_prompts
-from paceline.validate.fault_injection import Fault, FaultProxy
-from paceline.validate.fault_injection.fault import Call, Reply
-from paceline.validate.target.target import Addresses, Target
-from paceline.validate.values import CheckResult, Missing, Status
-from paceline.workloads import WorkloadError
+from paceline.foundation.answer_quality.values import Outcome
+from paceline.foundation.workloads import WorkloadError
+from paceline.operations.validate.checks import CHECKS, Deployment
+from paceline.operations.validate.checks.output.quality import Scored, judge
+from paceline.operations.validate.checks.scored_prompts import ScoredPrompt, read_scored_prompts
+from paceline.operations.validate.target.target import Addresses, Target
+from paceline.operations.validate.values import CheckResult, Missing, Status
+from paceline.testing.fault_injection import Fault, FaultProxy
+from paceline.testing.fault_injection.fault import Call, Reply
+from paceline.testing.mock_vllm import MockVllm, MockVllmSettings
 from unit.validate.deployments import MOCKS, TIER, scored_prompts
 
 [CHECK] = [check for check in CHECKS if check.id == "quality"]

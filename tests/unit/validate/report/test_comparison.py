@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from paceline.validate.report.comparison import (
+from paceline.operations.validate.report.comparison import (
     Comparison,
     FigureChange,
     compare,
     describe_previous,
 )
-from paceline.validate.values import CheckResult, Status
+from paceline.operations.validate.values import CheckResult, Status
 from unit.validate.samples import result
 
 

@@ -8,14 +8,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from paceline.validate.report.document import (
+from paceline.operations.validate.report.document import (
     Verdict,
     decide_verdict,
     render_document,
     render_schema,
 )
-from paceline.validate.report.reading import ReportUnreadable, read_report
-from paceline.validate.values import Status
+from paceline.operations.validate.report.reading import ReportUnreadable, read_report
+from paceline.operations.validate.values import Status
 from unit.validate.samples import document, result
 
 SCHEMA = Path(__file__).parents[4] / "docs" / "validate.schema.json"
@@ -58,7 +58,7 @@ def test_a_byte_order_mark_before_a_report_is_ignored(tmp_path: Path) -> None:
 
 
 def test_the_page_of_the_schema_is_up_to_date() -> None:
-    """After a change: python -m paceline.validate.report.document > docs/validate.schema.json."""
+    """After a change: python -m paceline.operations.validate.report.document > docs/validate.schema.json."""
     assert json.loads(SCHEMA.read_text()) == json.loads(json.dumps(render_schema()))
 
 

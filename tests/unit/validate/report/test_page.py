@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from paceline.validate.report.comparison import compare
-from paceline.validate.report.document import Part
-from paceline.validate.report.lines import render_result, render_summary
-from paceline.validate.report.page import render_validation
-from paceline.validate.values import Status
+from paceline.operations.validate.report.comparison import compare
+from paceline.operations.validate.report.document import Part
+from paceline.operations.validate.report.lines import render_result, render_summary
+from paceline.operations.validate.report.page import render_validation
+from paceline.operations.validate.values import Status
 from unit.validate.samples import document, result
 
 CHECKS = (

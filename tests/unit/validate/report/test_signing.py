@@ -19,8 +19,8 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
-from paceline.validate.report.document import render_document
-from paceline.validate.report.signing import (
+from paceline.operations.validate.report.document import render_document
+from paceline.operations.validate.report.signing import (
     KeyUnusable,
     SignatureInvalid,
     check_signature,
@@ -29,7 +29,7 @@ from paceline.validate.report.signing import (
     load_public_key,
     sign,
 )
-from paceline.validate.values import Status
+from paceline.operations.validate.values import Status
 from unit.validate.samples import document, result
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))

@@ -9,11 +9,11 @@ import pytest
 from aiohttp import web
 from yarl import URL
 
-from paceline.validate.target.answers import read_answer
-from paceline.validate.target.counters import MetricFamily, read_counters
-from paceline.validate.target.exchange import Reply, Stream
-from paceline.validate.target.target import Addresses, Target
-from paceline.validate.values import Violation
+from paceline.operations.validate.target.answers import read_answer
+from paceline.operations.validate.target.counters import MetricFamily, read_counters
+from paceline.operations.validate.target.exchange import Reply, Stream
+from paceline.operations.validate.target.target import Addresses, Target
+from paceline.operations.validate.values import Violation
 
 _PAGE = 'vllm:num_requests_running{engine="0"} 1\n'
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from paceline.workloads import Prompt, load_workload
-from paceline.workloads.builtin.rag import MAX_PASSAGE_CHARS
-from paceline.workloads.builtin.sessions import MAX_THINK_S, NUM_TURNS
-from paceline.workloads.builtin.shared_prompt import SYSTEM_PROMPT
+from paceline.foundation.workloads import Prompt, load_workload
+from paceline.foundation.workloads.builtin.rag import MAX_PASSAGE_CHARS
+from paceline.foundation.workloads.builtin.sessions import MAX_THINK_S, NUM_TURNS
+from paceline.foundation.workloads.builtin.shared_prompt import SYSTEM_PROMPT
 
 
 def last_text(prompt: Prompt) -> str:

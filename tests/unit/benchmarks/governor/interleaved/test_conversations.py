@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.governor.interleaved.conversations import make_long, reference_answers
-from paceline.workloads import Prompt, load_workload
+from paceline.foundation.workloads import Prompt, load_workload
 
 
 def words(text: str) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchmarks.governor.interleaved.phases import Turn, parse_phase
 from benchmarks.governor.interleaved.requests import RequestMaker
-from paceline.workloads import Prompt
+from paceline.foundation.workloads import Prompt
 
 
 def encode(prompt: Prompt) -> list[int]:

@@ -11,7 +11,7 @@ import pytest
 from benchmarks.governor.peers import sglang_ema
 from benchmarks.governor.peers.sglang_ema import SglangEmaPolicy
 from paceline import check_policy
-from paceline.governor.values import EngineLoad, StepSample
+from paceline.runtime.governor.values import EngineLoad, StepSample
 
 
 def lengths(policy: SglangEmaPolicy, num_requests: int, accepted: int, *, steps: int) -> list[int]:

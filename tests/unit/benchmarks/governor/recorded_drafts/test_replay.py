@@ -19,7 +19,7 @@ from benchmarks.governor.recorded_drafts.machines import (
 )
 from benchmarks.governor.recorded_drafts.recordings import Floats, read_recordings
 from benchmarks.governor.recorded_drafts.replay import Batch, Drafts, Phase, Replay, StepResult
-from paceline.governor.values import DraftPlan, DraftRule, EngineLoad, StepSample
+from paceline.runtime.governor.values import DraftPlan, DraftRule, EngineLoad, StepSample
 from unit.benchmarks.governor.recorded_drafts.constant_acceptance import accepting
 
 TWIN = build_machine("cpu-twin")

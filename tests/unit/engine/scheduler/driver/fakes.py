@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-from paceline.engine.recording.recorder import Recorder as FileRecorder
-from paceline.engine.scheduler.draft_length_controller import DraftLengthController
-from paceline.engine.scheduler.engine_abilities import EngineAbilities
-from paceline.engine.scheduler.governor_driver import GovernorDriver
-from paceline.engine.scheduler.settings import PluginSettings
-from paceline.governor.values import DraftPlan, EngineLoad, StepSample
+from paceline.runtime.engine.recording.recorder import Recorder as FileRecorder
+from paceline.runtime.engine.scheduler.draft_length_controller import DraftLengthController
+from paceline.runtime.engine.scheduler.engine_abilities import EngineAbilities
+from paceline.runtime.engine.scheduler.governor_driver import GovernorDriver
+from paceline.runtime.engine.scheduler.settings import PluginSettings
+from paceline.runtime.governor.values import DraftPlan, EngineLoad, StepSample
 from unit.engine.scheduler.controllers import make_controller
 
 

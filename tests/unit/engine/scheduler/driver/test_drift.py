@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from paceline.engine.drift.drift_watch import DriftWatch
-from paceline.governor.values import DraftPlan
+from paceline.runtime.engine.drift.drift_watch import DriftWatch
+from paceline.runtime.governor.values import DraftPlan
 from unit.engine.scheduler.driver.fakes import (
     Output,
     Recorder,

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from paceline.engine.scheduler import step_clock
-from paceline.engine.scheduler.governor_driver import GovernorDriver
-from paceline.engine.scheduler.reported_drafts import choose_widths
-from paceline.engine.worker.draft_orders import ORDER, REPORT, DraftReport
-from paceline.governor.values import DraftPlan, DraftRule
+from paceline.runtime.engine.scheduler import step_clock
+from paceline.runtime.engine.scheduler.governor_driver import GovernorDriver
+from paceline.runtime.engine.scheduler.reported_drafts import choose_widths
+from paceline.runtime.engine.worker.draft_orders import ORDER, REPORT, DraftReport
+from paceline.runtime.governor.values import DraftPlan, DraftRule
 from unit.engine.scheduler.driver.fakes import (
     Output,
     Recorder,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from paceline.governor.values import DraftPlan
+from paceline.runtime.governor.values import DraftPlan
 from unit.engine.scheduler.driver.fakes import (
     Output,
     Recorder,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.governor.values import DraftPlan, EngineLoad
+from paceline.runtime.governor.values import DraftPlan, EngineLoad
 from unit.engine.scheduler.driver.fakes import (
     Output,
     Recorder,

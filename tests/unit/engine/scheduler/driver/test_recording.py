@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from paceline.engine.recording.other_lengths import PERIOD, TURN
-from paceline.engine.recording.recorder import Recorder
-from paceline.governor.values import DraftPlan
-from paceline.recording.reading import read_recording
+from paceline.foundation.recording.reading import read_recording
+from paceline.runtime.engine.recording.other_lengths import PERIOD, TURN
+from paceline.runtime.engine.recording.recorder import Recorder
+from paceline.runtime.governor.values import DraftPlan
 from unit.engine.scheduler.driver.fakes import (
     Output,
     Request,

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from paceline.engine.scheduler.governor_driver import GovernorDriver
-from paceline.governor.values import DraftPlan
+from paceline.runtime.engine.scheduler.governor_driver import GovernorDriver
+from paceline.runtime.governor.values import DraftPlan
 from unit.engine.scheduler.driver.fakes import (
     Output,
     Recorder,

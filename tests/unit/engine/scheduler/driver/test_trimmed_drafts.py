@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from paceline.governor.values import DraftPlan
+from paceline.runtime.governor.values import DraftPlan
 from unit.engine.scheduler.driver.fakes import (
     Output,
     Recorder,

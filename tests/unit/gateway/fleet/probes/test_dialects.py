@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from paceline.gateway.fleet.dialects import DIALECTS
-from paceline.gateway.settings.replica_entry import DIALECT_NAMES
+from paceline.runtime.gateway.fleet.dialects import DIALECTS
+from paceline.runtime.gateway.settings.replica_entry import DIALECT_NAMES
 
 
 def test_every_dialect_that_an_entry_may_name_is_in_the_table() -> None:

@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from paceline.gateway.fleet.error_bodies import error_message_of, is_context_error, status_meant
+from paceline.runtime.gateway.fleet.error_bodies import (
+    error_message_of,
+    is_context_error,
+    status_meant,
+)
 
 ERRORS = json.loads((Path(__file__).parents[1] / "data" / "dialects" / "errors.json").read_text())
 

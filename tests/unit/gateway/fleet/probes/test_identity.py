@@ -7,15 +7,15 @@ import json
 
 import pytest
 
-from paceline.gateway.fleet import identity, metrics_page
-from paceline.gateway.fleet.identity import (
+from paceline.runtime.gateway.fleet import identity, metrics_page
+from paceline.runtime.gateway.fleet.identity import (
     ListedModel,
     Unreadable,
     parse_models,
     parse_version,
     read_revision,
 )
-from paceline.gateway.fleet.metrics_page import MetricsPage
+from paceline.runtime.gateway.fleet.metrics_page import MetricsPage
 
 NO_NAMES = ["", " ", "a ", "a\r\nb", "a\0", "a\x1b]0;b\x07", "a\u202eb", "\ud800", "m" * 300_000]
 """No id, version or revision that may reach a client, a log or another process."""

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from paceline.gateway.fleet.dialects import DIALECTS, CounterRatio, Series
-from paceline.gateway.fleet.load import InterTokenTimes, ReplicaLoad, parse_load
-from paceline.gateway.fleet.metrics_page import MetricsPage
+from paceline.runtime.gateway.fleet.dialects import DIALECTS, CounterRatio, Series
+from paceline.runtime.gateway.fleet.load import InterTokenTimes, ReplicaLoad, parse_load
+from paceline.runtime.gateway.fleet.metrics_page import MetricsPage
 
 DATA = Path(__file__).parents[1] / "data" / "dialects"
 

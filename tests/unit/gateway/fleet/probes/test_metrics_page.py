@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from paceline.gateway.fleet.dialects import DIALECTS, CounterRatio
-from paceline.gateway.fleet.identity import read_revision
-from paceline.gateway.fleet.load import parse_load
-from paceline.gateway.fleet.metrics_page import MAX_SAMPLES, MAX_VALUE, MetricsPage
-from paceline.gateway.fleet.prober import read_metrics
-from paceline.gateway.fleet.status import LoadReading
-from paceline.gateway.fleet.token_counters import TokenCounters, rates_between
+from paceline.runtime.gateway.fleet.dialects import DIALECTS, CounterRatio
+from paceline.runtime.gateway.fleet.identity import read_revision
+from paceline.runtime.gateway.fleet.load import parse_load
+from paceline.runtime.gateway.fleet.metrics_page import MAX_SAMPLES, MAX_VALUE, MetricsPage
+from paceline.runtime.gateway.fleet.prober import read_metrics
+from paceline.runtime.gateway.fleet.status import LoadReading
+from paceline.runtime.gateway.fleet.token_counters import TokenCounters, rates_between
 
 VLLM = DIALECTS["vllm"]
 NO_FIGURES = [

@@ -6,10 +6,10 @@ import threading
 
 import pytest
 
-from paceline.gateway.fleet import prober as module
-from paceline.gateway.fleet.dialects import DIALECTS
-from paceline.gateway.fleet.identity import ListedModel, parse_models
-from paceline.gateway.fleet.prober import (
+from paceline.runtime.gateway.fleet import prober as module
+from paceline.runtime.gateway.fleet.dialects import DIALECTS
+from paceline.runtime.gateway.fleet.identity import ListedModel, parse_models
+from paceline.runtime.gateway.fleet.prober import (
     Prober,
     ReplicaProbeFailed,
     ReplicaProbeNotSent,

@@ -6,9 +6,9 @@ import doctest
 
 import pytest
 
-from paceline.gateway.fleet import speculation
-from paceline.gateway.fleet.metrics_page import MetricsPage
-from paceline.gateway.fleet.speculation import Speculation, read_speculation
+from paceline.runtime.gateway.fleet import speculation
+from paceline.runtime.gateway.fleet.metrics_page import MetricsPage
+from paceline.runtime.gateway.fleet.speculation import Speculation, read_speculation
 
 _VLLM = 'vllm:num_requests_running{engine="0"} 3.0\n'
 _DRAFTS = 'vllm:spec_decode_num_drafts_total{engine="0"} 7.0\n'

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from paceline.gateway.fleet import token_counters
-from paceline.gateway.fleet.dialects import DIALECTS
-from paceline.gateway.fleet.load import ReplicaLoad, parse_counters
-from paceline.gateway.fleet.metrics_page import MetricsPage
-from paceline.gateway.fleet.status import LoadReading
-from paceline.gateway.fleet.token_counters import TokenCounters, TokenRates, rates_between
-from paceline.gateway.signals import ReplicaSignals
+from paceline.runtime.gateway.fleet import token_counters
+from paceline.runtime.gateway.fleet.dialects import DIALECTS
+from paceline.runtime.gateway.fleet.load import ReplicaLoad, parse_counters
+from paceline.runtime.gateway.fleet.metrics_page import MetricsPage
+from paceline.runtime.gateway.fleet.status import LoadReading
+from paceline.runtime.gateway.fleet.token_counters import TokenCounters, TokenRates, rates_between
+from paceline.runtime.gateway.signals import ReplicaSignals
 
 RECORDED = Path(__file__).parents[3] / "mock_vllm/http/data/vllm-0.32.0-metrics.txt"
 BEFORE = TokenCounters(100, 1.0, drafted_tokens=40, accepted_tokens=10)

@@ -8,19 +8,19 @@ from typing import Any, cast
 
 import msgspec
 
-from paceline.gateway.http.byte_budget import ByteBudget
-from paceline.gateway.http.response import ClientResponse
-from paceline.gateway.proxy.answer import Answer
-from paceline.gateway.proxy.attempt import RequestContext
-from paceline.gateway.proxy.attempt_end import AttemptEnd
-from paceline.gateway.proxy.lease import Lease, LeaseTable
-from paceline.gateway.proxy.upstream import Upstreams
-from paceline.gateway.replicas import Replica
-from paceline.gateway.requests.routes import COMPLETIONS
-from paceline.gateway.requests.validation import check_request
-from paceline.gateway.routing.breaker import Breakers
-from paceline.gateway.routing.stream_progress import ProgressWatch
-from paceline.gateway.settings import FailureSettings, GatewaySettings
+from paceline.runtime.gateway.http.byte_budget import ByteBudget
+from paceline.runtime.gateway.http.response import ClientResponse
+from paceline.runtime.gateway.proxy.answer import Answer
+from paceline.runtime.gateway.proxy.attempt import RequestContext
+from paceline.runtime.gateway.proxy.attempt_end import AttemptEnd
+from paceline.runtime.gateway.proxy.lease import Lease, LeaseTable
+from paceline.runtime.gateway.proxy.upstream import Upstreams
+from paceline.runtime.gateway.replicas import Replica
+from paceline.runtime.gateway.requests.routes import COMPLETIONS
+from paceline.runtime.gateway.requests.validation import check_request
+from paceline.runtime.gateway.routing.breaker import Breakers
+from paceline.runtime.gateway.routing.stream_progress import ProgressWatch
+from paceline.runtime.gateway.settings import FailureSettings, GatewaySettings
 from unit.gateway.admission.plans import plan
 from unit.gateway.admission.simulated_loop import run_simulated
 

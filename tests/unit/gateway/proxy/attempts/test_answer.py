@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
-from paceline.gateway.http.errors import Problem, Refusal
-from paceline.gateway.outcomes import Outcome
-from paceline.gateway.proxy.attempt_end import COMPLETED
-from paceline.gateway.proxy.lease import Lease
-from paceline.gateway.proxy.upstream import Broken, NotSent, TooLarge, Unreachable
-from paceline.gateway.replicas import Replica
+from paceline.runtime.gateway.http.errors import Problem, Refusal
+from paceline.runtime.gateway.outcomes import Outcome
+from paceline.runtime.gateway.proxy.attempt_end import COMPLETED
+from paceline.runtime.gateway.proxy.lease import Lease
+from paceline.runtime.gateway.proxy.upstream import Broken, NotSent, TooLarge, Unreachable
+from paceline.runtime.gateway.replicas import Replica
 from unit.gateway.admission.simulated_loop import run_simulated
 from unit.gateway.continuation.streams import DONE, completion_chunk
 from unit.gateway.proxy.attempts.scripted_engines import (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.gateway.outcomes import Outcome
-from paceline.gateway.proxy.attempt_end import COMPLETED
-from paceline.gateway.proxy.upstream import Broken
+from paceline.runtime.gateway.outcomes import Outcome
+from paceline.runtime.gateway.proxy.attempt_end import COMPLETED
+from paceline.runtime.gateway.proxy.upstream import Broken
 from unit.gateway.continuation.streams import completion_chunk
 from unit.gateway.proxy.attempts.scripted_engines import (
     COMMENT,

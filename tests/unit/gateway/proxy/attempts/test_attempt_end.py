@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.gateway.http.errors import INTERNAL, Problem
-from paceline.gateway.outcomes import Outcome
-from paceline.gateway.proxy import attempt_end
-from paceline.gateway.proxy.attempt_end import COMPLETED, AttemptEnd
-from paceline.gateway.proxy.upstream import Broken, NotSent, Unreachable
-from paceline.gateway.routing.verdicts import Suspicion
-from paceline.gateway.settings import GatewaySettings
+from paceline.runtime.gateway.http.errors import INTERNAL, Problem
+from paceline.runtime.gateway.outcomes import Outcome
+from paceline.runtime.gateway.proxy import attempt_end
+from paceline.runtime.gateway.proxy.attempt_end import COMPLETED, AttemptEnd
+from paceline.runtime.gateway.proxy.upstream import Broken, NotSent, Unreachable
+from paceline.runtime.gateway.routing.verdicts import Suspicion
+from paceline.runtime.gateway.settings import GatewaySettings
 
 
 def failed(error: Broken | NotSent | Unreachable) -> AttemptEnd:

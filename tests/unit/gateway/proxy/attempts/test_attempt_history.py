@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from paceline.gateway.http.errors import INTERNAL, Problem
-from paceline.gateway.outcomes import Outcome
-from paceline.gateway.proxy.attempt_end import AttemptEnd
-from paceline.gateway.proxy.attempt_history import AttemptHistory
+from paceline.runtime.gateway.http.errors import INTERNAL, Problem
+from paceline.runtime.gateway.outcomes import Outcome
+from paceline.runtime.gateway.proxy.attempt_end import AttemptEnd
+from paceline.runtime.gateway.proxy.attempt_history import AttemptHistory
 
 BROKEN = AttemptEnd(Outcome.BROKEN)
 

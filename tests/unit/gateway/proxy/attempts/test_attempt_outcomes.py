@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from paceline.gateway.outcomes import Outcome
-from paceline.gateway.proxy.attempt_end import COMPLETED
-from paceline.gateway.proxy.lease import Lease
-from paceline.gateway.proxy.upstream import Broken, NotSent, TooLarge, Unreachable
+from paceline.runtime.gateway.outcomes import Outcome
+from paceline.runtime.gateway.proxy.attempt_end import COMPLETED
+from paceline.runtime.gateway.proxy.lease import Lease
+from paceline.runtime.gateway.proxy.upstream import Broken, NotSent, TooLarge, Unreachable
 from unit.gateway.continuation.streams import text_in
 from unit.gateway.proxy.attempts.scripted_engines import (
     COMMENT,

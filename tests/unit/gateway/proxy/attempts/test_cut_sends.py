@@ -13,20 +13,20 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from paceline.gateway.http.byte_budget import ByteBudget
-from paceline.gateway.http.response import ClientResponse
-from paceline.gateway.outcomes import Outcome
-from paceline.gateway.proxy.answer import Answer
-from paceline.gateway.proxy.attempt import RequestContext
-from paceline.gateway.proxy.attempt_end import COMPLETED
-from paceline.gateway.proxy.lease import LeaseTable
-from paceline.gateway.proxy.upstream import Upstreams
-from paceline.gateway.replicas import Replica
-from paceline.gateway.requests.routes import COMPLETIONS
-from paceline.gateway.requests.validation import check_request
-from paceline.gateway.routing.breaker import Breakers
-from paceline.gateway.routing.stream_progress import ProgressWatch
-from paceline.gateway.settings import FailureSettings, GatewaySettings
+from paceline.runtime.gateway.http.byte_budget import ByteBudget
+from paceline.runtime.gateway.http.response import ClientResponse
+from paceline.runtime.gateway.outcomes import Outcome
+from paceline.runtime.gateway.proxy.answer import Answer
+from paceline.runtime.gateway.proxy.attempt import RequestContext
+from paceline.runtime.gateway.proxy.attempt_end import COMPLETED
+from paceline.runtime.gateway.proxy.lease import LeaseTable
+from paceline.runtime.gateway.proxy.upstream import Upstreams
+from paceline.runtime.gateway.replicas import Replica
+from paceline.runtime.gateway.requests.routes import COMPLETIONS
+from paceline.runtime.gateway.requests.validation import check_request
+from paceline.runtime.gateway.routing.breaker import Breakers
+from paceline.runtime.gateway.routing.stream_progress import ProgressWatch
+from paceline.runtime.gateway.settings import FailureSettings, GatewaySettings
 from unit.gateway.admission.plans import plan
 from unit.gateway.continuation.streams import DONE, chunks_in, completion_chunk, text_in
 

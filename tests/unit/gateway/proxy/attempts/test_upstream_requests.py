@@ -12,15 +12,15 @@ from dataclasses import dataclass, field, replace
 import aiohttp
 import pytest
 
-from paceline.gateway.proxy.upstream import (
+from paceline.runtime.gateway.proxy.upstream import (
     Broken,
     TooLarge,
     UpstreamResponse,
     Upstreams,
     _reason,
 )
-from paceline.gateway.replicas import Replica
-from paceline.gateway.settings import GatewaySettings
+from paceline.runtime.gateway.replicas import Replica
+from paceline.runtime.gateway.settings import GatewaySettings
 from unit.gateway.conftest import until
 
 LIMIT_S = 60.0

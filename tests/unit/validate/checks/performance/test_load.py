@@ -8,11 +8,11 @@ import aiohttp
 import pytest
 from yarl import URL
 
-from paceline.mock_vllm import MockVllm
-from paceline.validate.checks import Deployment
-from paceline.validate.checks.performance.load import observe_load
-from paceline.validate.target.target import Addresses, Target
-from paceline.workloads import Prompt
+from paceline.foundation.workloads import Prompt
+from paceline.operations.validate.checks import Deployment
+from paceline.operations.validate.checks.performance.load import observe_load
+from paceline.operations.validate.target.target import Addresses, Target
+from paceline.testing.mock_vllm import MockVllm
 from unit.validate.deployments import MOCKS, TIER
 
 TINY = replace(TIER, num_requests=6, concurrency=2, max_tokens=3)

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from paceline.validate.checks import CHECKS
-from paceline.validate.checks.performance.load import max_load_seconds
-from paceline.validate.tiers import tiers
-from paceline.validate.values import Status
+from paceline.operations.validate.checks import CHECKS
+from paceline.operations.validate.checks.performance.load import max_load_seconds
+from paceline.operations.validate.tiers import tiers
+from paceline.operations.validate.values import Status
 from unit.validate.deployments import TIER, running
 
 

@@ -1,0 +1,1 @@
+"""Scores of answers, and verdicts from them with a bounded error."""

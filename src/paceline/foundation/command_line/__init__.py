@@ -1,0 +1,1 @@
+"""What the commands share: types of options, checks of numbers, messages and signals."""

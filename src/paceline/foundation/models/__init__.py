@@ -1,0 +1,1 @@
+"""Models in torch: prompts, answers, drafters, heads and what of their drafts is accepted."""

@@ -1,0 +1,1 @@
+"""Models, hardware and fleets as values, and the decisions about them."""

@@ -1,0 +1,1 @@
+"""Quantized weights as folders: schemes, rounding, compression and provenance."""

@@ -1,0 +1,1 @@
+"""A measurement as figures with their spread, as a file and as a page."""

@@ -1,0 +1,1 @@
+"""What tools know of a running server: addresses, metrics, administration, start and end."""

@@ -1,0 +1,1 @@
+"""What serves: governor, engine, gateway, and the command that composes them."""

@@ -1,0 +1,1 @@
+"""Servers and machines with known truth, for tests and for predictions."""

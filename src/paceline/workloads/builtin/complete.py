@@ -1,9 +1,0 @@
-"""Chats that ask for a whole function."""
-
-from paceline.workloads.heldout import HeldoutWorkload
-
-WORKLOAD = HeldoutWorkload(
-    name="complete",
-    description="chat: complete a function from its signature and docstring",
-    tasks=("complete",),
-)

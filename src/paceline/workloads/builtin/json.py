@@ -1,9 +1,0 @@
-"""Chats that ask for JSON."""
-
-from paceline.workloads.heldout import HeldoutWorkload
-
-WORKLOAD = HeldoutWorkload(
-    name="json",
-    description="chat: turn a signature into JSON",
-    tasks=("json",),
-)

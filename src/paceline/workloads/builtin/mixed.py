@@ -1,9 +1,0 @@
-"""Every task in turn."""
-
-from paceline.workloads.heldout import TASKS, HeldoutWorkload
-
-WORKLOAD = HeldoutWorkload(
-    name="mixed",
-    description="all five tasks in turn: complete, docstring, rename, json, code",
-    tasks=TASKS,
-)
