@@ -27,9 +27,9 @@ A plan:
         "num_requests": 64, "num_warmup": 8}]}
 
 `governor` is sent as PATCH /admin/governor before each run of the arm. A load takes the settings
-of `paceline.foundation.load.config.RunConfig`; its seed grows by one with each repeat. `workload` is a
-name listed in docs/workloads.md. Arms that share a server also share its prefix cache: start that
-server with prefix caching off.
+of `paceline.foundation.load.config.RunConfig`; its seed grows by one with each repeat. `workload`
+is a name listed in docs/workloads.md. Arms that share a server also share its prefix cache: start
+that server with prefix caching off.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Simulate the governor with every profile and drafter, on two traces, with several seeds.
 
-The comparison is that of `python -m paceline.testing.policy_simulator`, spread over processes. The script
-compares the result with the targets and writes one compressed JSON file and a report in markdown.
-All machines here are simulated profiles, also those named after GPUs.
+The comparison is that of `python -m paceline.testing.policy_simulator`, spread over processes. The
+script compares the result with the targets and writes one compressed JSON file and a report in
+markdown. All machines here are simulated profiles, also those named after GPUs.
 """
 
 from __future__ import annotations

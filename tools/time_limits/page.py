@@ -22,9 +22,10 @@ _HEAD = """\
 # Time limits
 
 This page lists every time limit and period of the gateway, and those of the engines that can be
-set. It is generated from `src/paceline/runtime/config/tree.py`, `src/paceline/runtime/gateway/settings/` and
-`src/paceline/runtime/gateway/time_limits.py`. [configuration.md](configuration.md) says how to change a
-setting. "Fixed" marks a constant in the code.
+set. It is generated from `src/paceline/runtime/config/tree.py`,
+`src/paceline/runtime/gateway/settings/` and `src/paceline/runtime/gateway/time_limits.py`.
+[configuration.md](configuration.md) says how to change a setting. "Fixed" marks a constant in the
+code.
 """
 _FIXED_SECTIONS = ("admission", "failures", "keys", "fleet")
 

@@ -22,9 +22,9 @@ from vllm_hooks.record import HookRecord, load_records
 _HEAD = """\
 # Hooks into vLLM
 
-Generated from the register (`src/paceline/runtime/engine/compat/register*.py`) and from records of what
-each vLLM release has at these places (`tools/vllm_hooks/records`), by
-`PYTHONPATH=tools python -m vllm_hooks.page tools/vllm_hooks/records`.
+Generated from the register (`src/paceline/runtime/engine/compat/register*.py`) and from records of
+what each vLLM release has at these places (`tools/vllm_hooks/records`), by `PYTHONPATH=tools python
+-m vllm_hooks.page tools/vllm_hooks/records`.
 
 Paceline extends vLLM through its plugin entry point and `--scheduler-cls`. Where these do not
 suffice, it wraps, replaces or reads one of the functions and classes below, called hooks. Each part
@@ -33,8 +33,8 @@ serves as if that part did not exist.
 """
 
 _SUPPORTED = f"""\
-Supported are {" and ".join(SUPPORTED)} (`src/paceline/foundation/compatibility/vllm_releases.py`). CPUs get
-{INSTALLED} (`paceline[cpu]`), which the tests run; GPUs get either (`paceline[cuda]`).
+Supported are {" and ".join(SUPPORTED)} (`src/paceline/foundation/compatibility/vllm_releases.py`).
+CPUs get {INSTALLED} (`paceline[cpu]`), which the tests run; GPUs get either (`paceline[cuda]`).
 """
 
 _HOOKS_HEAD = f"""\

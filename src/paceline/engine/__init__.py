@@ -1,4 +1,4 @@
-"""The name in `--scheduler-cls paceline.engine.AdaptiveScheduler`; the code is in `runtime.engine`."""
+"""The name that `--scheduler-cls paceline.engine.AdaptiveScheduler` gives to vLLM."""
 
 from __future__ import annotations
 

@@ -6,8 +6,8 @@ without an `End`, or whose last line is incomplete, was cut off: what comes befo
 
 A recording holds numbers only: no prompt, no answer, no token id, no request id, no tenant. The
 category of a request is a label of at most 32 letters, digits and `._-` that the client chose, or
-the kind of its sampling. `python -m paceline.foundation.recording.records > docs/recording.schema.json` writes
-the schema.
+the kind of its sampling. `python -m paceline.foundation.recording.records >
+docs/recording.schema.json` writes the schema.
 """
 
 from __future__ import annotations

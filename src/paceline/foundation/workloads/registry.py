@@ -1,4 +1,4 @@
-"""Find the built-in workloads: every module of `paceline.foundation.workloads.builtin` declares one."""
+"""Find the built-in workloads: every module of `builtin` declares one."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The extension point `Workload`: a named, seeded list of prompts with a default temperature.
 
-To add a workload, put one file into `paceline/foundation/workloads/builtin/` whose name is the workload's name
-and which assigns the workload to `WORKLOAD`. The registry finds it; `paceline bench run
---workload` and the benchmarks then accept its name.
+To add a workload, put one file into `paceline/foundation/workloads/builtin/` whose name is the
+workload's name and which assigns the workload to `WORKLOAD`. The registry finds it; `paceline bench
+run --workload` and the benchmarks then accept its name.
 """
 
 from __future__ import annotations

@@ -24,10 +24,10 @@ class MetricQueries:
     >>> queries = MetricQueries()
     >>> queries.rate("paceline_requests_total", "5m", {"outcome": ("broken", "timed_out")})
     'rate(paceline_requests_total{outcome=~"broken|timed_out"}[5m])'
-    >>> queries.gauge("paceline_requests_total")
+    >>> queries.gauge("paceline_requests_total")  # doctest: +IGNORE_EXCEPTION_DETAIL
     Traceback (most recent call last):
     ...
-    paceline.operations.monitoring.queries.UnknownMetric: paceline_requests_total is a counter, not a gauge
+    UnknownMetric: paceline_requests_total is a counter, not a gauge
     """
 
     def __init__(self, definitions: Mapping[str, MetricDefinition] | None = None) -> None:

@@ -18,8 +18,8 @@ _METRICS_HEAD = """\
 # Metrics
 
 Every metric of `GET /metrics` on the admin port, generated from
-[`gateway/metrics`](../src/paceline/runtime/gateway/metrics). [Monitor](how-to/monitor.md) says how to
-scrape them; [alerts](alerts.md) and the dashboards are generated from the same definitions.
+[`gateway/metrics`](../src/paceline/runtime/gateway/metrics). [Monitor](how-to/monitor.md) says how
+to scrape them; [alerts](alerts.md) and the dashboards are generated from the same definitions.
 
 - Metrics of a replica are read at each scrape. A value that is not known has no sample, such as the
   governor of a remote replica or the load of a server without metrics.
@@ -38,8 +38,8 @@ _ALERTS_HEAD = """\
 # Alerts
 
 What `paceline render alerts` writes, generated from
-[`monitoring/alerts.py`](../src/paceline/operations/monitoring/alerts.py). [Monitor](how-to/monitor.md) says
-how to load the rules.
+[`monitoring/alerts.py`](../src/paceline/operations/monitoring/alerts.py).
+[Monitor](how-to/monitor.md) says how to load the rules.
 """
 
 

@@ -1,7 +1,7 @@
 """Write the table of docs/security.md: what happens to each setting that protects something.
 
-Run `python -m paceline.runtime.config.protection_page docs/security.md`; it replaces the lines between the
-two marks of the page. A test tries every cell.
+Run `python -m paceline.runtime.config.protection_page docs/security.md`; it replaces the lines
+between the two marks of the page. A test tries every cell.
 """
 
 from __future__ import annotations

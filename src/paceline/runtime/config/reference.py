@@ -17,8 +17,8 @@ from paceline.runtime.config.tree import Settings
 _HEAD = """\
 # Configuration
 
-All settings, generated from `src/paceline/runtime/config/tree.py`. They come from three layers; a later
-layer wins:
+All settings, generated from `src/paceline/runtime/config/tree.py`. They come from three layers; a
+later layer wins:
 
 1. the file: `paceline.yaml` in the working folder, or the file or pipe given by `--config`; a file
    whose name only resembles `paceline.yaml` is refused

@@ -93,8 +93,8 @@ def test_contract() -> None:
     paceline.check_policy("halve", share=0.25)
 ```
 
-A policy of Paceline itself is one module in `src/paceline/runtime/governor/policies/` with a module-level
-`PolicyDefinition`, and its test. Nothing else lists it. Regenerate this page with
+A policy of Paceline itself is one module in `src/paceline/runtime/governor/policies/` with a
+module-level `PolicyDefinition`, and its test. Nothing else lists it. Regenerate this page with
 `python -m paceline.runtime.policy_registry.reference > docs/policies.md`.
 """
 

@@ -1,4 +1,4 @@
-"""Run the command as `python -m paceline.testing.mock_vllm`, without importing the other commands."""
+"""Run the command as a module, without importing the other commands."""
 
 from paceline.testing.mock_vllm.command import mock_vllm
 

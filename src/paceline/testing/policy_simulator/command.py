@@ -24,11 +24,11 @@ from paceline.testing.policy_simulator.traffic.phases import Phase
 
 _EXAMPLES = """examples:
   python -m paceline.testing.policy_simulator
-  python -m paceline.testing.policy_simulator --profile 72b-tp8-h100 --trace shifting --json result.json
+  python -m paceline.testing.policy_simulator --profile 72b-tp8-h100 --trace shifting --json r.json
   python -m paceline.testing.policy_simulator --profile cpu-twin --ngram --noise 0.1
   python -m paceline.testing.policy_simulator --policy latency
   python -m paceline.testing.policy_simulator --shifting-trace easy-hard-easy --policy latency
-  python -m paceline.testing.policy_simulator --profile 7b-h200 --shifting-trace my.json --load-scale 8
+  python -m paceline.testing.policy_simulator --shifting-trace m.json --load-scale 8
   python -m paceline.testing.policy_simulator --profile 7b-h200 --trace prefills --prefill-chunk 16
   python -m paceline.testing.policy_simulator --slow-factor 2 --slow-from-s 100 --slow-for-s 60
   python -m paceline.testing.policy_simulator --profile 7b-h200 --trace bursts --replicas 1000

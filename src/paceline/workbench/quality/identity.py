@@ -1,7 +1,8 @@
 """Identify a model folder by all of its content, so that stored scores belong to these weights.
 
-`paceline.runtime.engine.model_revision` samples the weights, which is enough to tell two models of a server
-apart. Here two folders may differ in single numbers, such as a candidate before and after a repair.
+`paceline.runtime.engine.model_revision` samples the weights, which is enough to tell two models of
+a server apart. Here two folders may differ in single numbers, such as a candidate before and after
+a repair.
 """
 
 from __future__ import annotations

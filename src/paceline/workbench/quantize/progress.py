@@ -9,7 +9,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 
 class TerminalProgress:
-    """One bar per step on stderr. Calling it reports progress (`paceline.foundation.quantized.job`)."""
+    """One bar per step on stderr. Calling it reports progress (`quantized.job`)."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(stderr=True)

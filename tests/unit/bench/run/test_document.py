@@ -17,7 +17,7 @@ from unit.bench.run.schema import SCHEMA, validate
 
 
 def test_the_published_schema_is_the_one_of_the_code() -> None:
-    """After a change: python -m paceline.workbench.bench.run.document > docs/bench-run.schema.json."""
+    """Its module prints it: python -m paceline.workbench.bench.run.document."""
     assert json.loads(SCHEMA.read_text()) == render_schema()
 
 

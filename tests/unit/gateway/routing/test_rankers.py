@@ -1,7 +1,7 @@
 """The contract of every routing rule, and the rules themselves.
 
-Rules are found in `paceline.runtime.gateway.routing.rankers`: a new one is held to the contract as soon as
-its file exists.
+Rules are found in `paceline.runtime.gateway.routing.rankers`: a new one is held to the contract as
+soon as its file exists.
 """
 
 from __future__ import annotations

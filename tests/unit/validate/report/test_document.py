@@ -58,7 +58,7 @@ def test_a_byte_order_mark_before_a_report_is_ignored(tmp_path: Path) -> None:
 
 
 def test_the_page_of_the_schema_is_up_to_date() -> None:
-    """After a change: python -m paceline.operations.validate.report.document > docs/validate.schema.json."""
+    """Its module prints it: python -m paceline.operations.validate.report.document."""
     assert json.loads(SCHEMA.read_text()) == json.loads(json.dumps(render_schema()))
 
 

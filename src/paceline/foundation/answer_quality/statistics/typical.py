@@ -3,8 +3,8 @@
 The ratio of two positive quantities is taken as the difference of their logarithms: divergences
 differ by orders of magnitude between conversations, and ratios do not. Assumes that conversations
 are independent and that the differences are symmetric about their centre
-(`paceline.foundation.results.signed_rank`). A change that touches fewer than half of the conversations
-hardly moves the centre; `extreme` is for those.
+(`results.signed_rank`). A change that touches fewer than half of the conversations hardly moves the
+centre; `extreme` is for those.
 """
 
 from __future__ import annotations

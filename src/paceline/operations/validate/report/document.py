@@ -1,6 +1,7 @@
 """The JSON document of a validation and its schema.
 
-`python -m paceline.operations.validate.report.document > docs/validate.schema.json` writes the JSON Schema.
+`python -m paceline.operations.validate.report.document > docs/validate.schema.json` writes the JSON
+Schema.
 """
 
 from __future__ import annotations

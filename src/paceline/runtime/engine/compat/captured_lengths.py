@@ -1,7 +1,7 @@
 """The draft lengths that have full CUDA graphs, read from vLLM's configuration.
 
-`paceline.foundation.compatibility.length_table` says why not all have, and names them. This module imports
-vLLM when it is asked.
+`paceline.foundation.compatibility.length_table` says why not all have, and names them. This module
+imports vLLM when it is asked.
 """
 
 from __future__ import annotations

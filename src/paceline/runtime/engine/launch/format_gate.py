@@ -1,7 +1,8 @@
 """Refuse number formats that this machine cannot serve, before anything is loaded.
 
 Reads the configuration of local models and the user's vLLM arguments, and consults the table of
-`paceline.foundation.compatibility.number_formats`. Models named as on Hugging Face are left to vLLM.
+`paceline.foundation.compatibility.number_formats`. Models named as on Hugging Face are left to
+vLLM.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The guard process: run one engine and end all its processes, however Paceline ends.
 
-`python -m paceline.runtime.engine.process.guard --log FILE --run-folder DIR -- COMMAND…` runs between
-Paceline and one engine. It leads the engine's process group and
+`python -m paceline.runtime.engine.process.guard --log FILE --run-folder DIR -- COMMAND…` runs
+between Paceline and one engine. It leads the engine's process group and
 
 - watches its standard input, a pipe that Paceline holds open. When a byte arrives (a clean stop) or
   the pipe closes (Paceline has ended, `kill -9` included), it sends the engine SIGTERM and, after a

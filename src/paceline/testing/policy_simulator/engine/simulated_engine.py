@@ -3,10 +3,10 @@
 Continuous batching as in vLLM's scheduler: running requests first, in order, each with one token
 and its drafts or with a chunk of its prompt, within a token budget; then waiting ones, up to
 `max_num_seqs`. The policy plans after the step is scheduled; its plan is drafted at the step's end
-and verified in the next step. The samples equal those that `paceline.runtime.engine.scheduler.observer`
-makes of the same steps. Under asynchronous scheduling a step is scheduled while the one before it
-runs: its sample and its tokens come one step later, and a request that ends unexpectedly is still
-computed in one more step.
+and verified in the next step. The samples equal those that
+`paceline.runtime.engine.scheduler.observer` makes of the same steps. Under asynchronous scheduling
+a step is scheduled while the one before it runs: its sample and its tokens come one step later, and
+a request that ends unexpectedly is still computed in one more step.
 
 Left out: preemption (the KV cache is assumed large enough), prefix caching, structured output,
 and all time between two steps.

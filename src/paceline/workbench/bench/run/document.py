@@ -1,6 +1,7 @@
 """The JSON document of a run, its schema, and the JSON lines of its requests.
 
-`python -m paceline.workbench.bench.run.document > docs/bench-run.schema.json` writes the JSON Schema.
+`python -m paceline.workbench.bench.run.document > docs/bench-run.schema.json` writes the JSON
+Schema.
 """
 
 from __future__ import annotations
