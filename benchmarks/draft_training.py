@@ -321,7 +321,7 @@ def _serve(target: Path, draft: Path | str, *more: str) -> dict[str, Any]:
 def _twin(folder: Path) -> Path:
     """The target at the cost of 120M parameters, made once."""
     if not (folder / "config.json").is_file():
-        recipe = [sys.executable, "-m", "paceline.demo.recipe.deepen"]
+        recipe = ["env", "PYTHONPATH=tools", sys.executable, "-m", "demo_recipe.deepen"]
         subprocess.run([*recipe, str(demo.target_path()), str(folder)], check=True)
     return folder
 

@@ -5,7 +5,7 @@ with its own limits, twice; with the longest pause that `paceline serve` has by 
 (`slo.max_pause_ms`); and with `slo.time_per_output_token_ms`. They take turns with the same load:
 answers that stream all the time, and long prompts that arrive at fixed times. `runs/twin` is the
 bundled 11M target padded to the cost of about 120M parameters with layers that add nothing
-(`paceline.demo.recipe.deepen`).
+(`demo_recipe.deepen`).
 
     python benchmarks/prefill_pacing.py --model runs/twin --results benchmarks/results
 

@@ -4,7 +4,7 @@ Two arms take turns with the same questions, greedy, one request at a time, with
 `vllm.LLM` in its own process with the layout that Paceline would choose, and `paceline serve` with
 a streaming client. Both stay up; only one is under load. The ratio is served / in-process within
 each repeat. The twin is the bundled 11M target padded with layers that add nothing (see
-`paceline.demo.recipe.deepen`): it has the cost of about 120M parameters and the outputs of 11M.
+`demo_recipe.deepen`): it has the cost of about 120M parameters and the outputs of 11M.
 
     python benchmarks/served_rate.py --model FOLDER --name twin
 """

@@ -1,6 +1,6 @@
 """Chats about the functions of an installed package, on which the bundled pair was not trained.
 
-The four tasks of the bundled pair (`paceline.demo.recipe.tasks`), cut from a package of the lock
+The four tasks of the bundled pair (`demo_recipe.tasks`), cut from a package of the lock
 file instead of the standard library, which has another style: type annotations, longer
 docstrings, other names. Every function is the subject of one chat at most, and no two chats have
 the same question or the same true answer: two functions may have one signature, which is asked
@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import importlib.util
 import random
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from paceline.demo.recipe import tasks
-from paceline.demo.recipe.corpus import read_standard_library
+sys.path.append(str(Path(__file__).resolve().parents[2] / "tools"))
+
+from demo_recipe import tasks
+from demo_recipe.corpus import read_standard_library
 
 BUILDERS: Mapping[str, Callable[[tasks.Function, random.Random], tasks.Example | None]] = {
     "complete": tasks.build_complete,

@@ -55,13 +55,8 @@ def _quantize(scheme: str, out: Path) -> str:
     words = ["quantize", MODEL, "--scheme", scheme, "--out", str(out)]
     if SCHEMES[scheme].needs_calibration:
         prompts = out.with_name(f"{MODEL}-calibration.jsonl")
-        recipe = [
-            sys.executable,
-            "-m",
-            "paceline.foundation.named_models.recipe.prompts",
-            str(prompts),
-        ]
-        recipe += ["--count", str(_NUM_CALIBRATION_PROMPTS)]
+        recipe = ["env", "PYTHONPATH=tools", sys.executable, "-m", "smollm2_recipe.prompts"]
+        recipe += [str(prompts), "--count", str(_NUM_CALIBRATION_PROMPTS)]
         if not prompts.is_file():
             _run(recipe, f"no prompts in {prompts}")
         words += ["--calibration", str(prompts)]

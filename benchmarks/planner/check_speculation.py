@@ -40,7 +40,7 @@ from paceline.foundation.planning.sources.this_machine import Machine
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 MIN_RIGHT = 0.95
 TWIN_LAYERS, TWIN_INTERMEDIATE_SIZE = 12, 8192
-"""Defaults of `python -m paceline.demo.recipe.deepen`."""
+"""Defaults of `PYTHONPATH=tools python -m demo_recipe.deepen`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,14 @@ from __future__ import annotations
 import ast
 import json
 import random
+import sys
 from collections.abc import Iterable, Mapping, Set
 from pathlib import Path
 from typing import Any
 
-from paceline.demo.recipe.tasks import PLAIN_NAMES, Function, build_json
+sys.path.append(str(Path(__file__).resolve().parents[2] / "tools"))
+
+from demo_recipe.tasks import PLAIN_NAMES, Function, build_json
 
 _DEFAULTS = ("None", "0", "1", "True", "False", "''")
 _MAX_PARAMETERS = 2

@@ -11,9 +11,7 @@ from documented_commands import other_programs, paceline_command, python_command
 from documented_commands.pages import NOT_CHECKED, PROGRAMS, PROJECT, ShownCommand
 from documented_commands.reader_files import MEASUREMENTS
 
-NEED_TORCH = frozenset(
-    {"paceline.demo.recipe.deepen", "paceline.demo.recipe.train", "benchmarks/quality/study.py"}
-)
+NEED_TORCH = frozenset({"demo_recipe.deepen", "demo_recipe.train", "benchmarks/quality/study.py"})
 """Importing these takes seconds: `tests/engine` checks them, with the commands of vLLM."""
 EXAMPLES_OF_CONTRIBUTORS = frozenset({"half", "halve"})
 """Policies that a page has the reader write."""

@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 
 import torch
+from demo_recipe.export import export
+from demo_recipe.model import Qwen2, Shape
 from tokenizers import Tokenizer
 
 from paceline import demo
-from paceline.demo.recipe.export import export
-from paceline.demo.recipe.model import Qwen2, Shape
 
 TINY = Shape(hidden_size=64, num_layers=2, num_kv_heads=1, intermediate_size=96)
 PROMPTS = ("Name a colour of the rainbow.", "What is the capital of France?", "Write a short poem.")

@@ -1,7 +1,0 @@
-"""Model shapes that train in seconds."""
-
-from __future__ import annotations
-
-from paceline.demo.recipe.model import Shape
-
-TINY = Shape(hidden_size=64, num_layers=2, num_kv_heads=1, intermediate_size=96)
