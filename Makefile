@@ -173,7 +173,7 @@ run-linters:
 # rewrite their assertions. torch and transformers, which take 5 s to import, are in the group of the
 # models alone. Many tests of the gateway, of the benches and before mock servers wait for processes and
 # time limits: several groups, so that others compute meanwhile.
-UNIT_MODELS := $(addprefix tests/unit/,demo distillation draft quantize quality benchmarks/quality)
+UNIT_MODELS := $(addprefix tests/unit/,tools/demo_recipe distillation draft quantize quality benchmarks/quality)
 UNIT_POLICIES := $(addprefix tests/unit/,audit governor plan policy_registry policy_simulator)
 UNIT_PROXY := $(addprefix tests/unit/gateway/,admission api continuation proxy)
 UNIT_FLEET := tests/unit/serve $(addprefix tests/unit/gateway/,admin capture fleet workers)
