@@ -136,14 +136,14 @@ def _numbers(value: Any) -> Iterator[float]:
 
 
 def _parts(value: Any) -> Iterator[Any]:
-    """What a container or an object of the governor holds, in a fixed order."""
+    """What a container or an object of ours holds, in a fixed order."""
     if isinstance(value, dict):
         yield from (value[key] for key in sorted(value, key=repr))
     elif isinstance(value, set | frozenset):
         yield from sorted(value)
     elif isinstance(value, list | tuple) or type(value).__name__ == "deque":
         yield from value
-    elif type(value).__module__.startswith(paceline.runtime.governor.__name__):
+    elif type(value).__module__.startswith("paceline."):
         slots = [name for owner in type(value).__mro__ for name in getattr(owner, "__slots__", ())]
         for name in sorted({*slots, *getattr(value, "__dict__", {})}):
             yield getattr(value, name)

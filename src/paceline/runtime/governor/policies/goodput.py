@@ -113,7 +113,7 @@ class GoodputPolicy:
         ):
             costs = self._cost.load(sample.num_requests, sample.context_tokens)
             step_s = costs.step_s(sample.verified_draft_tokens, sample.draft_length)
-            self._pause.caught_up(sample.duration_s - step_s)
+            self._pause.caught_up(sample.duration_s - step_s, sample.num_requests)
         self._acceptance.observe(sample)
         self._cost.observe(sample)
         self._prompts.observe(sample)
@@ -161,6 +161,10 @@ class GoodputPolicy:
                 rate, step_s, length = self._price.rate, forecast.seconds[drafted], deepest
         else:
             self._price.forget()
+        if length and has_unit:
+            saved_s = step_s * (rate / _rate_of(forecast, 0) - 1.0)
+            if not self._pause.is_worth_ending(saved_s, load.num_requests):
+                length = 0
         self._length = length
         if length:
             self._test_length = 0
@@ -277,6 +281,10 @@ def _deepest(forecast: StepForecast, lengths: Sequence[int], best: int) -> int:
     least = _DEEPER_VALUE * forecast.values[best]
     worthy = takewhile(lambda one: one <= best or forecast.values[one] >= least, lengths)
     return max(worthy)
+
+
+def _rate_of(forecast: StepForecast, length: int) -> float:
+    return forecast.tokens[length] / forecast.seconds[length]
 
 
 def _classes_of(load: EngineLoad) -> Mapping[str, int]:
