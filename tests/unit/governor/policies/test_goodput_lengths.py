@@ -67,6 +67,7 @@ def test_after_a_rest_drafting_begins_if_it_makes_up_for_catching_up(
             draft_length=0,
             context_tokens=0,
             duration_s=0.02 + catch_up_s,
+            is_clean=False,
             catches_up=True,
         )
     )
