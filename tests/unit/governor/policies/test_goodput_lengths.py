@@ -61,8 +61,9 @@ def test_after_a_rest_drafting_begins_if_it_makes_up_for_catching_up(
     found.observe(
         ordinary_sample(
             num_requests=1,
-            drafted=(0,),
-            accepted=(0,),
+            requested_draft_length=0,
+            drafted=(),
+            accepted=(),
             verified_draft_tokens=0,
             draft_length=0,
             context_tokens=0,

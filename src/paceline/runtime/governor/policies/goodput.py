@@ -3,7 +3,8 @@
 The lengths are compared by `forecast`: acceptance by class of request, cost by the table measured
 at the start of the engine. The best one is taken, without hysteresis: on recorded drafts every rule
 that delayed a change, or drafted in order to measure a cost, lost more than it gained
-(docs/experiments/governor.md).
+(docs/experiments/governor.md). Only where drafters rest must a start make up for what it costs
+(`undrafted_pause`).
 
 Where the engine reports how sure the draft model is, and steps are long enough to pay for reading
 it, a step may draft further than the best length, and stops when no further pass is worth its time.
