@@ -1,7 +1,7 @@
 """Which tests judge the mutants of which module.
 
-By default those of the mirror: `src/paceline/a/b.py` and `tests/unit/a/test_b.py`. Listed here are
-modules that are tested in another file.
+By default those of the mirror: `src/paceline/runtime/a/b.py` and `tests/unit/a/test_b.py`. Listed
+here are modules that are tested in another file.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-_SOURCE = ROOT / "src" / "paceline"
+_SOURCE = ROOT / "src" / "paceline" / "runtime"
 _UNIT = "tests/unit"
 
 TESTS: dict[str, tuple[str, ...]] = {
@@ -141,7 +141,7 @@ def is_judged(path: Path) -> bool:
 
 def module_of(path: Path) -> str:
     """Return the import name of a source file."""
-    return ".".join(path.resolve().relative_to(_SOURCE.parent).with_suffix("").parts)
+    return ".".join(path.resolve().relative_to(ROOT / "src").with_suffix("").parts)
 
 
 def judges_of(path: Path) -> list[str]:

@@ -17,7 +17,7 @@ from typing import Any
 import click
 import torch
 
-from demo_recipe import card, dataset, evaluate, export
+from demo_recipe import card, dataset, evaluate, export, heldout
 from demo_recipe.initial import initialise
 from demo_recipe.model import DRAFT_SHAPE, TARGET_SHAPE, Qwen2, Shape, num_parameters
 from demo_recipe.own_answers import write_own_answers
@@ -28,7 +28,7 @@ from demo_recipe.training import (
     next_token_loss,
     train,
 )
-from paceline.demo import draft_path, heldout, heldout_path, target_path
+from paceline.demo import draft_path, heldout_path, target_path
 
 TARGET_SCHEDULE = Schedule(
     num_steps=2500,

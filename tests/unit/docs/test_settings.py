@@ -51,7 +51,7 @@ def unknown_settings(text: str) -> list[str]:
         for code in re.findall(r"`([^`\n]+)`", text)
         for section, name in _NAMED.findall(code)
         if name not in SETTINGS[section]
-        and not list((_MODULES / section).glob(f"{name}*"))
+        and not list(_MODULES.glob(f"*/{section}/{name}*"))
         and name != "arg_utils"  # a module of vLLM
     ]
 

@@ -125,7 +125,7 @@ def test_the_settings_of_paceline_exist() -> None:
     """In any module of the checks, a setting named like one of Paceline's is one."""
     sections = Settings.model_fields
     named = set()
-    for file in (PROJECT / "src" / "paceline" / "doctor").rglob("*.py"):
+    for file in (PROJECT / "src" / "paceline" / "operations" / "doctor").rglob("*.py"):
         named |= set(re.findall(rf'"((?:{"|".join(sections)})\.\w+)"', file.read_text()))
     assert len(named) >= 5
     for name in named:

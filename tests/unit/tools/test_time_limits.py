@@ -11,7 +11,7 @@ from time_limits.page import render_page
 from paceline.runtime.gateway import time_limits
 
 ROOT = Path(__file__).parents[3]
-GATEWAY = ROOT / "src" / "paceline" / "gateway"
+GATEWAY = ROOT / "src" / "paceline" / "runtime" / "gateway"
 _LIMIT = re.compile(r"_?[A-Z_]*(TIMEOUT|DRAIN|EXIT)[A-Z_]*_(S|MS)")
 
 

@@ -15,6 +15,8 @@ from benchmarks.headline.arms import ModelFolders, parse_arm, parse_arms
 from benchmarks.headline.bandwidth import measure_bandwidth, read_bytes
 from paceline.foundation.named_models import NamedModel
 
+_COMMANDS = ("quantize", "quality", "smollm2_recipe.prompts")
+
 
 @pytest.fixture(autouse=True)
 def _model(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,7 +30,7 @@ def test_what_is_missing_is_made_once_by_commands_that_are_recorded(
     commands: list[list[str]] = []
 
     def make(words: list[str], *, check: bool) -> subprocess.CompletedProcess[str]:
-        commands.append([word for word in words[3:] if not word.startswith("from ")])
+        commands.append([word for word in words if word in _COMMANDS])
         decision = {"verdict": "rejected", "reasons": ["it is worse"]}
         if "--json" in words:
             found = {"candidates": [{"decision": decision, "fidelity": None}]}
@@ -49,10 +51,7 @@ def test_what_is_missing_is_made_once_by_commands_that_are_recorded(
         "w8a8": str(tmp_path / "smollm2-w8a8"),
         "gptq": str(tmp_path / "smollm2-gptq"),
     }
-    assert [words[0] for words in commands] == [
-        *("quantize", "quality"),
-        *(str(tmp_path / "smollm2-calibration.jsonl"), "quantize", "quality"),
-    ]
+    assert commands == [[name] for name in (*_COMMANDS[:2], _COMMANDS[2], *_COMMANDS[:2])]
     assert quality["gptq"]["verdict"] == "rejected"
     assert quality["gptq"]["reasons"] == ["it is worse"]
     assert quality["w8a8"]["made_by"].startswith("paceline quantize smollm2 --scheme w8a8 --out ")
