@@ -321,7 +321,13 @@ def _serve(target: Path, draft: Path | str, *more: str) -> dict[str, Any]:
 def _twin(folder: Path) -> Path:
     """The target at the cost of 120M parameters, made once."""
     if not (folder / "config.json").is_file():
-        recipe = ["env", "PYTHONPATH=tools", sys.executable, "-m", "demo_recipe.deepen"]
+        path = os.pathsep.join(
+            [
+                str(Path(__file__).resolve().parents[1] / "tools"),
+                *filter(None, [os.environ.get("PYTHONPATH")]),
+            ]
+        )
+        recipe = ["env", f"PYTHONPATH={path}", sys.executable, "-m", "demo_recipe.deepen"]
         subprocess.run([*recipe, str(demo.target_path()), str(folder)], check=True)
     return folder
 

@@ -25,6 +25,8 @@ from paceline.foundation.quantized.schemes import SCHEMES
 
 MODEL = "smollm2"
 _NUM_CALIBRATION_PROMPTS = 160
+_TOOLS = str(Path(__file__).resolve().parents[2] / "tools")
+_PATH = os.pathsep.join([_TOOLS, *filter(None, [os.environ.get("PYTHONPATH")])])
 _BUILD = "VENV=.venv CLIENTS=runs NATIVE=1 scripts/install-llamacpp.sh"
 
 
@@ -55,7 +57,7 @@ def _quantize(scheme: str, out: Path) -> str:
     words = ["quantize", MODEL, "--scheme", scheme, "--out", str(out)]
     if SCHEMES[scheme].needs_calibration:
         prompts = out.with_name(f"{MODEL}-calibration.jsonl")
-        recipe = ["env", "PYTHONPATH=tools", sys.executable, "-m", "smollm2_recipe.prompts"]
+        recipe = ["env", f"PYTHONPATH={_PATH}", sys.executable, "-m", "smollm2_recipe.prompts"]
         recipe += [str(prompts), "--count", str(_NUM_CALIBRATION_PROMPTS)]
         if not prompts.is_file():
             _run(recipe, f"no prompts in {prompts}")

@@ -1,7 +1,7 @@
 """Which tests judge the mutants of which module.
 
-By default those of the mirror: `src/paceline/runtime/a/b.py` and `tests/unit/a/test_b.py`. Listed
-here are modules that are tested in another file.
+By default those of the mirror: `src/paceline/FLOOR/a/b.py` and `tests/unit/a/test_b.py`. Listed
+here, without the floor, are modules that are tested in another file.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-_SOURCE = ROOT / "src" / "paceline" / "runtime"
+_SOURCE = ROOT / "src" / "paceline"
 _UNIT = "tests/unit"
 
 TESTS: dict[str, tuple[str, ...]] = {
@@ -136,7 +136,7 @@ NOT_JUDGED: dict[str, str] = {
 
 def is_judged(path: Path) -> bool:
     """Return whether unit tests are to notice every change of this source file."""
-    return str(path.resolve().relative_to(_SOURCE)) not in NOT_JUDGED
+    return str(_below_floor(path)) not in NOT_JUDGED
 
 
 def module_of(path: Path) -> str:
@@ -147,10 +147,14 @@ def module_of(path: Path) -> str:
 def judges_of(path: Path) -> list[str]:
     """Return the test files of a source file, relative to the repository's root; ValueError if none
     exists."""
-    relative = path.resolve().relative_to(_SOURCE)
+    relative = _below_floor(path)
     mirror = str(relative.with_name(f"test_{relative.name}"))
     found = [f"{_UNIT}/{test}" for test in TESTS.get(str(relative), (mirror,))]
     missing = [test for test in found if not (ROOT / test).is_file()]
     if missing:
         raise ValueError(f"{relative} has no tests at {missing}; name some in {__file__}")
     return found
+
+
+def _below_floor(path: Path) -> Path:
+    return Path(*path.resolve().relative_to(_SOURCE).parts[1:])

@@ -1,7 +1,7 @@
 """Paceline: a governor for speculative decoding on vLLM, and the system around it.
 
-The parts are packages of their own: `governor` decides the draft length, `engine` runs and extends
-vLLM, `gateway` serves clients, `bench` measures. Importing `paceline` imports none of them.
+The code has four floors, `runtime`, `workbench`, `operations` and `foundation`, which
+docs/architecture.md draws. Importing `paceline` imports none of them.
 
 The names below are the public surface, for policies in other packages; each is imported on first
 use. A policy implements `Policy`, is declared by a `PolicyDefinition` with its `Parameter`s, is

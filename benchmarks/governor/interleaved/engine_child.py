@@ -13,6 +13,8 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 _SPREAD_STEPS = 8
@@ -262,9 +264,9 @@ class Runner:
 def main() -> None:
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # keep what vLLM prints out of the answers
-    from paceline.runtime.engine.fixes import numba_pool
-
-    numba_pool.choose(is_child=True)
+    # An arm may be a checkout from before the floors.
+    engine_part = "paceline.runtime.engine" if find_spec("paceline.runtime") else "paceline.engine"
+    import_module(f"{engine_part}.fixes.numba_pool").choose(is_child=True)
     import torch
     from vllm import LLM, SamplingParams
     from vllm.sampling_params import RequestOutputKind
@@ -274,7 +276,7 @@ def main() -> None:
     clock = PausableClock()
     clocked = clock.install()
     scheduler = engine.engine_core.engine_core.scheduler
-    step_clock = "paceline.runtime.engine.scheduler.step_clock"
+    step_clock = f"{engine_part}.scheduler.step_clock"
     if getattr(scheduler, "governor", None) is not None and step_clock not in clocked:
         raise SystemExit(f"{step_clock} does not read `time`; a pause would count as a slow step")
 

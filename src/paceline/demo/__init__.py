@@ -1,7 +1,6 @@
 """The bundled pair: paths of a small target, its draft model and the held-out prompts.
 
-For other packages: the three functions below. `recipe` made the pair and is not imported at run
-time.
+For other packages: the three functions below. `tools/demo_recipe` made the pair.
 """
 
 from pathlib import Path

@@ -74,6 +74,22 @@ def test_after_a_rest_drafting_begins_if_it_makes_up_for_catching_up(
     )
     plan = found.plan(ONE)
     assert (plan.draft_length, plan.is_exploring) == (length, False)
+    step_s, num_tokens = [(0.02, 1.0), (0.031, 1.588)][length]
+    assert plan.expected_tokens_per_s == pytest.approx(num_tokens / step_s, rel=0.01)
+
+
+def test_a_rest_that_is_not_chosen_has_to_be_caught_up_too() -> None:
+    found = policy(0.010, token_s=0.001)
+    found.observe(
+        ordinary_sample(
+            num_requests=1, requested_draft_length=0, drafted=(), accepted=(), draft_length=0,
+            verified_draft_tokens=0, context_tokens=0, duration_s=4.0, is_clean=False,
+            catches_up=True,
+        )
+    )  # fmt: skip
+    assert found.plan(ONE).draft_length == 1
+    assert found.plan(replace(ONE, max_draft_length=0)).draft_length == 0
+    assert found.plan(ONE).draft_length == 0
 
 
 def test_test_drafts_become_rarer_where_drafting_does_not_pay() -> None:

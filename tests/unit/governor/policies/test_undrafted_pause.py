@@ -256,3 +256,35 @@ def test_where_drafters_do_not_rest_drafting_begins_at_once() -> None:
     pause = UndraftedPause()
     pause.count_step()
     assert pause.is_worth_ending(-1.0, 4)
+
+
+def test_a_day_of_drafting_counts_as_64_steps() -> None:
+    pause = UndraftedPause()
+    pause.caught_up(8.0, 4)
+    for _ in range(1000):
+        pause.ended()
+    pause.count_step()
+    worth = [saved_s for saved_s in (0.05, 0.07) if pause.is_worth_ending(saved_s, 4)]
+    assert worth == [0.07]  # 4 s in 64 steps: 62.5 ms each
+
+
+def test_runs_of_another_load_are_forgotten() -> None:
+    """One chat drafts again after sixteen had runs of one step."""
+    pause = UndraftedPause()
+    pause.caught_up(8.0, 4)
+    drafted_in(pause, [(16, {})] * 3)
+    for _ in range(20):
+        pause.ended()
+        pause.count_step()
+    assert not pause.is_worth_ending(0.2, 1)
+    drafted_in(pause, [(1, {})] * 2)
+    assert pause.is_worth_ending(0.2, 1)
+
+
+def test_without_requests_nothing_is_missed_and_a_run_ends() -> None:
+    pause = UndraftedPause()
+    pause.caught_up(8.0, 4)
+    pause.rested(is_behind=False)
+    assert pause.is_worth_ending(0.0, 4)
+    pause.rested()
+    assert not pause.is_worth_ending(0.0, 4)

@@ -140,8 +140,11 @@ class GoodputPolicy:
         self._load, self._rule = load, None
         lengths = load.allowed_below(load.max_draft_length + 1)
         if load.num_requests == 0 or len(lengths) == 1:
+            self._pause.rested(is_behind=load.num_requests > 0)
             return DraftPlan(0, "no requests or no drafting allowed")
         if load.num_drafting == 0:  # one pass keeps the draft model up with the prompts
+            if not self._length:
+                self._pause.rested()
             return DraftPlan(lengths[1] if self._length else 0, "no request takes drafts")
         costs = self._costs = self._cost.load(load.num_requests, load.context_tokens)
         forecast = make_forecast(load, self._acceptance, costs, self._prompts)
@@ -153,19 +156,21 @@ class GoodputPolicy:
             forecast = forecast.within(self._max_step_s)
             lengths = load.allowed_below(len(forecast.values))
         length = forecast.best(lengths)
+        saved_s = forecast.seconds[length] * (forecast.values[length] / forecast.values[0] - 1.0)
+        is_blocked = (
+            has_unit and length > 0 and not self._pause.is_worth_ending(saved_s, load.num_requests)
+        )
+        length = 0 if is_blocked else length
         rate, step_s = forecast.tokens[length] / forecast.seconds[length], forecast.seconds[length]
         drafted = max(length, lengths[1]) if len(lengths) > 1 else 0
         if drafted and self._wants_confidences(load, forecast.seconds[drafted]):
             self._rule = self._rule_for(load, costs, forecast, drafted)
             deepest = _deepest(forecast, lengths, drafted)
-            if length or self._is_worth_starting(load, costs, self._rule, deepest):
+            starts = not is_blocked and self._is_worth_starting(load, costs, self._rule, deepest)
+            if length or starts:
                 rate, step_s, length = self._price.rate, forecast.seconds[drafted], deepest
         else:
             self._price.forget()
-        if length and has_unit:
-            saved_s = step_s * (rate / _rate_of(forecast, 0) - 1.0)
-            if not self._pause.is_worth_ending(saved_s, load.num_requests):
-                length = 0
         self._length = length
         if length:
             self._test_length = 0
@@ -282,10 +287,6 @@ def _deepest(forecast: StepForecast, lengths: Sequence[int], best: int) -> int:
     least = _DEEPER_VALUE * forecast.values[best]
     worthy = takewhile(lambda one: one <= best or forecast.values[one] >= least, lengths)
     return max(worthy)
-
-
-def _rate_of(forecast: StepForecast, length: int) -> float:
-    return forecast.tokens[length] / forecast.seconds[length]
 
 
 def _classes_of(load: EngineLoad) -> Mapping[str, int]:

@@ -43,6 +43,8 @@ _CATCH_UP_GAIN = 0.5
 _FIRST_RUN = 8.0
 """Steps, until runs were seen."""
 _RUN_GAIN = 0.25
+_MOST_RUN = 64
+"""A day of one chat must not hide the short runs of sixteen."""
 
 _ACCEPTANCES = (np.arange(20) + 0.5) / 20.0
 _MOST_ACCEPTANCE = 0.975
@@ -127,7 +129,11 @@ class UndraftedPause:
         """Count a step that `is_over` is not asked about."""
         self._steps += 1.0
         self._since_change += 1.0
-        self._is_behind = True
+        self.rested()
+
+    def rested(self, *, is_behind: bool = True) -> None:
+        """Nothing was drafted, by no choice; `is_behind` unless there were no requests."""
+        self._is_behind = self._is_behind or is_behind
         if self._run:
             self._run_steps += _RUN_GAIN * (self._run - self._run_steps)
             self._run = 0
@@ -162,7 +168,7 @@ class UndraftedPause:
 
     def ended(self) -> None:
         """Drafting is worth it again. Counts the step."""
-        self._run += 1
+        self._run = min(self._run + 1, _MOST_RUN)
         self._is_behind = False
         self._run_steps = max(self._run_steps, self._run)
         self._fraction, self._steps, self._since_change = _FIRST, 0.0, math.inf
@@ -172,6 +178,7 @@ class UndraftedPause:
         known = self._num_requests
         if num_requests >= 2 * known or 2 * num_requests <= known:
             self._num_requests, self._classes = num_requests, set(classes)
+            self._run_steps = _FIRST_RUN
             return True
         if not self._classes.issuperset(classes):
             self._classes.update(classes)
