@@ -49,49 +49,6 @@ def test_the_length_with_the_most_tokens_per_second_is_planned(pass_s: float, le
     assert plans[0].expected_tokens_per_s == pytest.approx(max(rates), rel=1e-3)
 
 
-@pytest.mark.parametrize(("catch_up_s", "length"), [(0.0, 1), (4.0, 0)])
-def test_after_a_rest_drafting_begins_if_it_makes_up_for_catching_up(
-    catch_up_s: float, length: int
-) -> None:
-    """One request saves 0.8 ms a step by drafting; 64 do not draft, as each token costs 1 ms."""
-    found = policy(0.010, token_s=0.001)
-    assert found.plan(ONE).draft_length == 1
-    crowd = replace(ONE, num_requests=64)
-    assert [found.plan(crowd).draft_length for _ in range(3)][-1] == 0
-    found.observe(
-        ordinary_sample(
-            num_requests=1,
-            requested_draft_length=0,
-            drafted=(),
-            accepted=(),
-            verified_draft_tokens=0,
-            draft_length=0,
-            context_tokens=0,
-            duration_s=0.02 + catch_up_s,
-            is_clean=False,
-            catches_up=True,
-        )
-    )
-    plan = found.plan(ONE)
-    assert (plan.draft_length, plan.is_exploring) == (length, False)
-    step_s, num_tokens = [(0.02, 1.0), (0.031, 1.588)][length]
-    assert plan.expected_tokens_per_s == pytest.approx(num_tokens / step_s, rel=0.01)
-
-
-def test_a_rest_that_is_not_chosen_has_to_be_caught_up_too() -> None:
-    found = policy(0.010, token_s=0.001)
-    found.observe(
-        ordinary_sample(
-            num_requests=1, requested_draft_length=0, drafted=(), accepted=(), draft_length=0,
-            verified_draft_tokens=0, context_tokens=0, duration_s=4.0, is_clean=False,
-            catches_up=True,
-        )
-    )  # fmt: skip
-    assert found.plan(ONE).draft_length == 1
-    assert found.plan(replace(ONE, max_draft_length=0)).draft_length == 0
-    assert found.plan(ONE).draft_length == 0
-
-
 def test_test_drafts_become_rarer_where_drafting_does_not_pay() -> None:
     found = policy(NOT_WORTH_IT_S)
     plans = [found.plan(ONE) for _ in range(400)]

@@ -70,16 +70,16 @@ def test_the_pause_grows_with_the_root_of_the_cost() -> None:
     """Four times the cost, a catch-up of 1.5 steps included: twice the pause."""
     pause = UndraftedPause()
     for _ in range(60):
-        pause.caught_up(1.5, 4)
+        pause.caught_up(1.5)
     assert gaps(drafted_in(pause, [(4, {})] * 320)) == [10, 20, 39, 78, 155]
 
 
 def test_catching_up_is_learned_by_halves_and_never_saves_time() -> None:
     pause = UndraftedPause()
-    pause.caught_up(3.0, 4)
-    pause.caught_up(-100.0, 4)
-    pause.caught_up(3.75, 4)  # (3 / 2 + 0) / 2 = 0.75, and half of the way to 3.75
-    pause.caught_up(0.75, 4)  # 2.25, and half of the way to 0.75: 1.5
+    pause.caught_up(3.0)
+    pause.caught_up(-100.0)
+    pause.caught_up(3.75)  # (3 / 2 + 0) / 2 = 0.75, and half of the way to 3.75
+    pause.caught_up(0.75)  # 2.25, and half of the way to 0.75: 1.5
     assert gaps(drafted_in(pause, [(4, {})] * 100)) == [10, 20, 39]
 
 
@@ -89,7 +89,7 @@ def test_a_change_is_tested_at_once_only_if_that_pays_within_100_steps() -> None
     for catch_up_s, first in ((7.5, 1), (8.5, 21)):
         pause = UndraftedPause()
         for _ in range(60):
-            pause.caught_up(catch_up_s, 4)
+            pause.caught_up(catch_up_s)
         assert drafted_in(pause, [(4, {})] * 25)[0] == first
 
 
@@ -215,76 +215,3 @@ def test_another_load_has_a_test_draft_at_once_after_a_row_of_them(
     pause.judge(0, 100, 0.3)
     pause.judge(0, 100, 0.3)
     assert drafted_in(pause, [batch] * 6) == [1, 6]
-
-
-def test_drafting_begins_where_a_run_saves_more_than_catching_up_costs() -> None:
-    """A run is expected to have eight steps; four requests catch up in 4 s, eight in 8 s."""
-    pause = UndraftedPause()
-    pause.caught_up(8.0, 4)  # learned by halves
-    assert pause.is_worth_ending(0.0, 4)  # nothing is missed yet
-    pause.count_step()
-    assert [pause.is_worth_ending(saved_s, 4) for saved_s in (-9.0, 0.4, 0.5)] == [
-        False,
-        False,
-        True,
-    ]
-    assert not pause.is_worth_ending(0.5, 8)
-
-
-def test_short_runs_lengthen_what_must_be_saved_and_a_long_one_shortens_it() -> None:
-    pause = UndraftedPause()
-    pause.caught_up(8.0, 4)
-    for _ in range(20):
-        pause.ended()
-        pause.count_step()
-    assert not pause.is_worth_ending(3.9, 4)  # runs of one step
-    assert pause.is_worth_ending(4.1, 4)
-    for _ in range(40):
-        pause.ended()
-    pause.count_step()
-    assert pause.is_worth_ending(0.1, 4)
-
-
-def test_after_a_test_draft_nothing_has_to_be_caught_up() -> None:
-    pause = UndraftedPause()
-    pause.caught_up(8.0, 4)
-    assert drafted_in(pause, [(4, {})]) == [1]
-    assert pause.is_worth_ending(0.0, 4)
-
-
-def test_where_drafters_do_not_rest_drafting_begins_at_once() -> None:
-    pause = UndraftedPause()
-    pause.count_step()
-    assert pause.is_worth_ending(-1.0, 4)
-
-
-def test_a_day_of_drafting_counts_as_64_steps() -> None:
-    pause = UndraftedPause()
-    pause.caught_up(8.0, 4)
-    for _ in range(1000):
-        pause.ended()
-    pause.count_step()
-    worth = [saved_s for saved_s in (0.05, 0.07) if pause.is_worth_ending(saved_s, 4)]
-    assert worth == [0.07]  # 4 s in 64 steps: 62.5 ms each
-
-
-def test_runs_of_another_load_are_forgotten() -> None:
-    """One chat drafts again after sixteen had runs of one step."""
-    pause = UndraftedPause()
-    pause.caught_up(8.0, 4)
-    drafted_in(pause, [(16, {})] * 3)
-    for _ in range(20):
-        pause.ended()
-        pause.count_step()
-    assert not pause.is_worth_ending(0.2, 1)
-    drafted_in(pause, [(1, {})] * 2)
-    assert pause.is_worth_ending(0.2, 1)
-
-
-def test_without_requests_nothing_is_missed_and_a_run_ends() -> None:
-    pause = UndraftedPause()
-    pause.caught_up(8.0, 4)
-    pause.rested(is_behind=False)
-    assert pause.is_worth_ending(0.0, 4)
-    pause.rested()
-    assert not pause.is_worth_ending(0.0, 4)

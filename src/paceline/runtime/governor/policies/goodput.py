@@ -3,8 +3,7 @@
 The lengths are compared by `forecast`: acceptance by class of request, cost by the table measured
 at the start of the engine. The best one is taken, without hysteresis: on recorded drafts every rule
 that delayed a change, or drafted in order to measure a cost, lost more than it gained
-(docs/experiments/governor.md). Only where drafters rest must a start make up for what it costs
-(`undrafted_pause`).
+(docs/experiments/governor.md).
 
 Where the engine reports how sure the draft model is, and steps are long enough to pay for reading
 it, a step may draft further than the best length, and stops when no further pass is worth its time.
@@ -114,7 +113,7 @@ class GoodputPolicy:
         ):
             costs = self._cost.load(sample.num_requests, sample.context_tokens)
             step_s = costs.step_s(sample.verified_draft_tokens, sample.draft_length)
-            self._pause.caught_up(sample.duration_s - step_s, sample.num_requests)
+            self._pause.caught_up(sample.duration_s - step_s)
         self._acceptance.observe(sample)
         self._cost.observe(sample)
         self._prompts.observe(sample)
@@ -140,11 +139,8 @@ class GoodputPolicy:
         self._load, self._rule = load, None
         lengths = load.allowed_below(load.max_draft_length + 1)
         if load.num_requests == 0 or len(lengths) == 1:
-            self._pause.rested(is_behind=load.num_requests > 0)
             return DraftPlan(0, "no requests or no drafting allowed")
         if load.num_drafting == 0:  # one pass keeps the draft model up with the prompts
-            if not self._length:
-                self._pause.rested()
             return DraftPlan(lengths[1] if self._length else 0, "no request takes drafts")
         costs = self._costs = self._cost.load(load.num_requests, load.context_tokens)
         forecast = make_forecast(load, self._acceptance, costs, self._prompts)
@@ -156,18 +152,12 @@ class GoodputPolicy:
             forecast = forecast.within(self._max_step_s)
             lengths = load.allowed_below(len(forecast.values))
         length = forecast.best(lengths)
-        saved_s = forecast.seconds[length] * (forecast.values[length] / forecast.values[0] - 1.0)
-        is_blocked = (
-            has_unit and length > 0 and not self._pause.is_worth_ending(saved_s, load.num_requests)
-        )
-        length = 0 if is_blocked else length
         rate, step_s = forecast.tokens[length] / forecast.seconds[length], forecast.seconds[length]
         drafted = max(length, lengths[1]) if len(lengths) > 1 else 0
         if drafted and self._wants_confidences(load, forecast.seconds[drafted]):
             self._rule = self._rule_for(load, costs, forecast, drafted)
             deepest = _deepest(forecast, lengths, drafted)
-            starts = not is_blocked and self._is_worth_starting(load, costs, self._rule, deepest)
-            if length or starts:
+            if length or self._is_worth_starting(load, costs, self._rule, deepest):
                 rate, step_s, length = self._price.rate, forecast.seconds[drafted], deepest
         else:
             self._price.forget()

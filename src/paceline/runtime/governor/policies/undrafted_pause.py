@@ -15,10 +15,6 @@ that the text is easy now. So tests follow each other while the sum of log-likel
 acceptance from which on drafting pays against the expected one, is positive (the CUSUM test of
 Page, 1954). Each one lengthens the next pause as if it had waited.
 
-Drafting after a rest has the same cost of catching up, once. It begins only where the seconds that
-it saves per step make up for it in a run of the usual length: near the acceptance from which on
-drafting pays, runs are a step or two.
-
 Where no costs were measured, a test also shows what drafting costs: the gain counts as
 `_LEAST_GAIN` at least.
 """
@@ -40,11 +36,6 @@ _MAX_IN_A_ROW = 24
 _MOST_VERDICTS = 8.0
 """Of one step, as in `acceptance.hazards`."""
 _CATCH_UP_GAIN = 0.5
-_FIRST_RUN = 8.0
-"""Steps, until runs were seen."""
-_RUN_GAIN = 0.25
-_MOST_RUN = 64
-"""A day of one chat must not hide the short runs of sixteen."""
 
 _ACCEPTANCES = (np.arange(20) + 0.5) / 20.0
 _MOST_ACCEPTANCE = 0.975
@@ -87,10 +78,6 @@ class UndraftedPause:
         self._num_requests = 0
         self._classes: set[str] = set()
         self._catch_up_s = 0.0
-        """Of a request."""
-        self._run_steps = _FIRST_RUN
-        self._run = 0
-        self._is_behind = False
 
     def is_over(
         self, num_requests: int, classes: Mapping[str, int], seconds: Sequence[float], test: int
@@ -101,8 +88,7 @@ class UndraftedPause:
         """
         gain, self._break_even = gain_of_knowing(seconds)
         gain = max(gain, self._least_gain)
-        test_s = seconds[test] - seconds[0] + self._catch_up_s * num_requests
-        cost = max(test_s / seconds[0], _LEAST_COST)
+        cost = max((seconds[test] - seconds[0] + self._catch_up_s) / seconds[0], _LEAST_COST)
         self.count_step()
         if gain <= 0.0:
             self._repeats, self._pause = False, math.inf
@@ -110,7 +96,7 @@ class UndraftedPause:
         longest = min(math.sqrt(2.0 * cost * _CHANGE_STEPS / gain), _LONGEST)
         self._pause = self._fraction * longest
         if self._repeats:
-            self._repeats = self._is_behind = False
+            self._repeats = False
             self._num_in_a_row += 1
             self._steps -= self._pause
             return True
@@ -122,21 +108,12 @@ class UndraftedPause:
         else:
             self._fraction = min(2.0 * self._fraction, 1.0)
         self._num_in_a_row, self._steps = 1, 0.0
-        self._is_behind = False
         return True
 
     def count_step(self) -> None:
         """Count a step that `is_over` is not asked about."""
         self._steps += 1.0
         self._since_change += 1.0
-        self.rested()
-
-    def rested(self, *, is_behind: bool = True) -> None:
-        """Nothing was drafted, by no choice; `is_behind` unless there were no requests."""
-        self._is_behind = self._is_behind or is_behind
-        if self._run:
-            self._run_steps += _RUN_GAIN * (self._run - self._run_steps)
-            self._run = 0
 
     def steps_left(self) -> int:
         """Steps that `is_over` need not be asked about as long as the load stays."""
@@ -156,21 +133,12 @@ class UndraftedPause:
         self._evidence = max(self._evidence, 0.0)
         self._repeats = self._evidence > 0.0 and self._num_in_a_row < _MAX_IN_A_ROW
 
-    def caught_up(self, excess_s: float, num_requests: int) -> None:
+    def caught_up(self, excess_s: float) -> None:
         """A step in which the draft model caught up took this much longer than another."""
-        excess_s = max(excess_s, 0.0) / num_requests
-        self._catch_up_s += _CATCH_UP_GAIN * (excess_s - self._catch_up_s)
-
-    def is_worth_ending(self, saved_s: float, num_requests: int) -> bool:
-        """Whether drafting, which saves this much time in a step, makes up for catching up."""
-        run_s = max(saved_s, 0.0) * self._run_steps
-        return not self._is_behind or run_s >= self._catch_up_s * num_requests
+        self._catch_up_s += _CATCH_UP_GAIN * (max(excess_s, 0.0) - self._catch_up_s)
 
     def ended(self) -> None:
-        """Drafting is worth it again. Counts the step."""
-        self._run = min(self._run + 1, _MOST_RUN)
-        self._is_behind = False
-        self._run_steps = max(self._run_steps, self._run)
+        """Drafting is worth it again."""
         self._fraction, self._steps, self._since_change = _FIRST, 0.0, math.inf
         self._evidence, self._repeats = 0.0, False
 
@@ -178,7 +146,6 @@ class UndraftedPause:
         known = self._num_requests
         if num_requests >= 2 * known or 2 * num_requests <= known:
             self._num_requests, self._classes = num_requests, set(classes)
-            self._run_steps = _FIRST_RUN
             return True
         if not self._classes.issuperset(classes):
             self._classes.update(classes)
